@@ -1,0 +1,3 @@
+__version__: str
+
+def derive_chunk_seed(seed: int, chunk_index: int) -> int: ...

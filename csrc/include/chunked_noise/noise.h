@@ -1,0 +1,27 @@
+// Standard normal noise whose values at a position depend only on the seed and on the position's chunk.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+#include <cstdint>
+
+#include "chunked_noise/export.h"
+
+namespace chunked_noise {
+
+// Samples noise of `shape` (batch, sequence, features...) for positions start, start + 1, ... of the noise of `seed`.
+//
+// Chunk k, the positions [k * chunk_size, (k + 1) * chunk_size), holds the values that
+// torch::randn({1, chunk_size, features...}) draws from a fresh generator of `device` seeded with
+// derive_chunk_seed(seed, k), bit for bit. All batch rows are the same memory (stride 0): call contiguous() for rows
+// that can be written. No global generator is read or moved.
+//
+// Throws c10::ValueError if chunk_size is not positive, start is negative, shape has fewer than two dimensions or a
+// negative one, or positions or chunk elements do not fit 64 bits; c10::TypeError if dtype has no normal distribution.
+CHUNKED_NOISE_API at::Tensor sample_chunked_noise(at::IntArrayRef shape, std::uint64_t seed, std::int64_t chunk_size,
+                                                  at::Device device, at::ScalarType dtype, std::int64_t start = 0);
+
+}  // namespace chunked_noise

@@ -1,0 +1,25 @@
+// The checks of arguments, in one place for every caller: the operators, their meta kernels, C++ and Python.
+//
+// A symbolic integer of a trace is not checked (and so not guarded on): the compiled program calls the same operators
+// with concrete ones.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+#include <c10/core/SymIntArrayRef.h>
+
+#include "core/runs.h"
+
+namespace chunked_noise::ops {
+
+void check_dtype(at::ScalarType dtype);
+
+// `shape` is (batch, sequence, features...).
+void check_shape(c10::SymIntArrayRef shape);
+
+void check_chunk_size(const c10::SymInt& chunk_size);
+
+// Every position and every element of a chunk draw fits a signed 64-bit integer. `shape` is checked already.
+void check_range(c10::SymIntArrayRef shape, const c10::SymInt& chunk_size, const c10::SymInt& start,
+                 at::ScalarType dtype);
+
+}  // namespace chunked_noise::ops

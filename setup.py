@@ -1,0 +1,116 @@
+"""Builds libchunked_noise.so and the Python module over it. The options are environment variables, printed first.
+
+CHUNKED_NOISE_CUDA: 1 builds the CUDA engine, 0 leaves it out; by default it is built when torch has CUDA and a toolkit
+is found. CHUNKED_NOISE_WERROR=1 makes warnings errors. CHUNKED_NOISE_CXXFLAGS and CHUNKED_NOISE_LDFLAGS are added to
+the flags (sanitizers, coverage). torch's own TORCH_CUDA_ARCH_LIST, CUDA_HOME and MAX_JOBS are obeyed.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+try:
+    import pybind11
+    import torch
+    from torch.utils import cpp_extension
+except ImportError as error:
+    sys.exit(
+        f"chunked_noise is built against the torch that is installed, and `import {error.name}` failed: install "
+        "torch, pybind11, ninja and setuptools, then run `pip install --no-build-isolation .`"
+    )
+
+ROOT = Path(__file__).resolve().parent
+os.chdir(ROOT)
+VERSION = Path("version.txt").read_text().strip()
+SOURCES = json.loads(Path("csrc/sources.json").read_text())
+HEADERS = sorted(str(path) for path in Path("csrc").rglob("*.*") if path.suffix in {".h", ".cuh"})
+TORCH_VERSION = torch.__version__
+TORCH_RELEASE = TORCH_VERSION.split("+")[0]
+if tuple(int(part) for part in TORCH_RELEASE.split(".")[:2]) < (2, 11):
+    sys.exit(f"chunked_noise needs torch 2.11 or newer, and torch {TORCH_VERSION} is installed")
+
+CUDA_OPTION = os.environ.get("CHUNKED_NOISE_CUDA", "")
+WERROR = os.environ.get("CHUNKED_NOISE_WERROR", "0") == "1"
+CUDA_ARCHS = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
+CUDA = CUDA_OPTION == "1" or (CUDA_OPTION != "0" and bool(torch.version.cuda and cpp_extension.CUDA_HOME))
+print(f"chunked_noise {VERSION}: {TORCH_VERSION = }, {CUDA = }, {cpp_extension.CUDA_HOME = }, {CUDA_ARCHS = }, {WERROR = }")
+
+CXX_FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", f'-DCHUNKED_NOISE_VERSION="{VERSION}"']
+CXX_FLAGS += ["-Wall", "-Wextra", *(["-Werror"] if WERROR else [])]
+CXX_FLAGS += shlex.split(os.environ.get("CHUNKED_NOISE_CXXFLAGS", ""))
+LINK_FLAGS = ["-Wl,--no-undefined", "-Wl,-soname,libchunked_noise.so", *shlex.split(os.environ.get("CHUNKED_NOISE_LDFLAGS", ""))]
+
+
+class Build(cpp_extension.BuildExtension):
+    """Builds the library under its own name, then the module, then puts the C++ SDK and the build record beside them."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        # One place for the objects of every kind of install, so that a second build compiles only what has changed.
+        self.build_temp = str(ROOT / "build" / f"torch-{TORCH_VERSION}-{sys.implementation.cache_tag}")
+
+    def get_ext_filename(self, name):
+        if name.split(".")[-1] == "libchunked_noise":
+            return str(Path(*name.split("."))) + ".so"
+        return super().get_ext_filename(name)
+
+    def build_extension(self, extension):
+        if extension is MODULE:
+            extension.library_dirs.append(str(Path(self.get_ext_fullpath(LIBRARY.name)).parent))
+        super().build_extension(extension)
+
+    def run(self):
+        if self.inplace:
+            Path("chunked_noise/lib").mkdir(exist_ok=True)  # setuptools copies into it, and does not make it
+        super().run()
+        package = Path(self.get_ext_fullpath(MODULE.name)).parent
+        record = {"torch": TORCH_VERSION, "cuda": torch.version.cuda if CUDA else None, "cuda_archs": CUDA_ARCHS}
+        (package / "build.json").write_text(json.dumps(record) + "\n")
+        for source, target in (("csrc/include", "include"), ("cmake", "share/cmake/ChunkedNoise")):
+            shutil.copytree(source, package / target, dirs_exist_ok=True)
+
+
+def system_includes(paths):
+    """Torch's headers, as system headers: their warnings are not ours."""
+    return [flag for path in paths for flag in ("-isystem", path)]
+
+
+DEVICE = "cuda" if CUDA else "cpu"
+TORCH_INCLUDES = system_includes(cpp_extension.include_paths(DEVICE))
+LIBRARY = Extension(
+    "chunked_noise.lib.libchunked_noise",
+    SOURCES["library"] + (SOURCES["cuda"] if CUDA else []),
+    include_dirs=[str(ROOT / "csrc"), str(ROOT / "csrc/include")],
+    define_macros=[("CHUNKED_NOISE_WITH_CUDA", "1")] if CUDA else [],
+    library_dirs=cpp_extension.library_paths(DEVICE),
+    libraries=["c10", "torch_cpu", "torch"] + (["c10_cuda", "torch_cuda", "cudart"] if CUDA else []),
+    extra_compile_args={
+        "cxx": [*CXX_FLAGS, *TORCH_INCLUDES],
+        "nvcc": ["-O3", "--expt-relaxed-constexpr", *TORCH_INCLUDES],
+    },
+    extra_link_args=LINK_FLAGS,
+    depends=[*HEADERS, "setup.py", "version.txt"],
+    language="c++",
+)
+MODULE = Extension(
+    "chunked_noise._C",
+    SOURCES["python"],
+    include_dirs=[str(ROOT / "csrc"), str(ROOT / "csrc/include"), pybind11.get_include()],
+    libraries=["chunked_noise"],
+    extra_compile_args={"cxx": [*CXX_FLAGS, *TORCH_INCLUDES]},
+    extra_link_args=["-Wl,-rpath,$ORIGIN/lib"],
+    depends=[*HEADERS, "setup.py", "version.txt"],
+    language="c++",
+)
+setup(
+    version=VERSION,
+    ext_modules=[LIBRARY, MODULE],
+    cmdclass={"build_ext": Build},
+    # The build fits one torch; the pin also keeps pip from replacing the one that is installed.
+    install_requires=[f"torch=={TORCH_RELEASE}"],
+)

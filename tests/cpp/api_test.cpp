@@ -1,0 +1,79 @@
+// The C++ API as a C++ program uses it.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include "chunked_noise/chunked_noise.h"
+
+namespace chunked_noise {
+namespace {
+
+TEST(SampleChunkedNoise, EqualsADrawForEveryChunk) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat}) {
+    const auto noise = sample_chunked_noise({2, 10, 7}, ~std::uint64_t{0}, 4, at::kCPU, dtype);
+    ASSERT_EQ(noise.sizes(), at::IntArrayRef({2, 10, 7}));
+    for (std::int64_t chunk = 0; chunk < 3; ++chunk) {
+      const auto generator = at::detail::createCPUGenerator(derive_chunk_seed(~std::uint64_t{0}, chunk));
+      const auto drawn = at::randn({1, 4, 7}, generator, at::TensorOptions().dtype(dtype));
+      const auto length = std::min<std::int64_t>(4, 10 - 4 * chunk);
+      EXPECT_TRUE(at::equal(noise.narrow(1, 4 * chunk, length), drawn.narrow(1, 0, length).expand({2, length, 7})));
+    }
+  }
+}
+
+TEST(SampleChunkedNoise, Windows) {
+  const auto whole = sample_chunked_noise({1, 40, 3}, 5, 8, at::kCPU, at::kFloat);
+  const auto window = sample_chunked_noise({1, 11, 3}, 5, 8, at::kCPU, at::kFloat, /*start=*/6);
+  EXPECT_TRUE(at::equal(window, whole.narrow(1, 6, 11)));
+}
+
+TEST(SampleChunkedNoise, Errors) {
+  EXPECT_THROW(sample_chunked_noise({1, 2}, 0, 0, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, 2}, 0, -3, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1}, 0, 1, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, -1}, 0, 1, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, 2}, 0, 1, at::kCPU, at::kFloat, -1), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, 2}, 0, 1, at::kCPU, at::kFloat, INT64_MAX), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, 0}, 0, 1, at::kCPU, at::kLong), c10::TypeError);
+}
+
+TEST(PaddedChunks, RebuildsTheSequence) {
+  const auto x = at::randn({2, 11, 3});
+  const auto mask = at::ones({1, 11}, at::kBool);
+  auto out = at::zeros_like(x);
+  std::int64_t count = 0;
+  for (const PaddedChunk& chunk : padded_chunks(4, {x, mask})) {
+    EXPECT_EQ(chunk.begin, 4 * count);
+    EXPECT_EQ(chunk.tensors[0].sizes(), at::IntArrayRef({2, 4, 3}));
+    EXPECT_EQ(chunk.tensors[1].sum().item<std::int64_t>(), chunk.end - chunk.begin);
+    out.index_put_(chunk.index(), chunk.unpad(chunk.tensors[0]));
+    ++count;
+  }
+  EXPECT_EQ(count, 3);
+  EXPECT_TRUE(at::equal(out, x));
+}
+
+TEST(PaddedChunks, ViewsAndCopies) {
+  auto x = at::zeros({1, 6, 1});
+  const auto chunks = padded_chunks(4, {x});
+  EXPECT_EQ(chunks.size(), 2);
+  const PaddedChunk full = chunks[0];
+  const PaddedChunk padded = chunks[1];
+  EXPECT_TRUE(full.tensors[0].is_alias_of(x));
+  EXPECT_FALSE(padded.tensors[0].is_alias_of(x));
+  EXPECT_EQ(padded.unpad(padded.tensors[0]).size(1), 2);
+}
+
+TEST(PaddedChunks, Errors) {
+  const auto x = at::zeros({1, 6});
+  EXPECT_THROW(padded_chunks(0, {x}), c10::ValueError);
+  EXPECT_THROW(padded_chunks(2, {}), c10::ValueError);
+  EXPECT_THROW(padded_chunks(2, {at::zeros({3})}), c10::ValueError);
+  EXPECT_THROW(padded_chunks(2, {x, at::zeros({1, 5})}), c10::ValueError);
+  EXPECT_THROW(padded_chunks(4, {x})[2], c10::IndexError);
+  EXPECT_THROW(padded_chunks(4, {x})[0].unpad(x), c10::ValueError);
+  EXPECT_EQ(padded_chunks(4, {at::zeros({1, 0})}).size(), 0);
+}
+
+}  // namespace
+}  // namespace chunked_noise
