@@ -38,16 +38,21 @@ CUDA_OPTION = os.environ.get("CHUNKED_NOISE_CUDA", "")
 WERROR = os.environ.get("CHUNKED_NOISE_WERROR", "0") == "1"
 CUDA_ARCHS = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
 CUDA = CUDA_OPTION == "1" or (CUDA_OPTION != "0" and bool(torch.version.cuda and cpp_extension.CUDA_HOME))
-print(f"chunked_noise {VERSION}: {TORCH_VERSION = }, {CUDA = }, {cpp_extension.CUDA_HOME = }, {CUDA_ARCHS = }, {WERROR = }")
+print(f"chunked_noise {VERSION}: {TORCH_VERSION = }, {CUDA = }, {CUDA_ARCHS = }, {WERROR = }")
+print(f"{cpp_extension.CUDA_HOME = }")
 
 CXX_FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", f'-DCHUNKED_NOISE_VERSION="{VERSION}"']
 CXX_FLAGS += ["-Wall", "-Wextra", *(["-Werror"] if WERROR else [])]
 CXX_FLAGS += shlex.split(os.environ.get("CHUNKED_NOISE_CXXFLAGS", ""))
-LINK_FLAGS = ["-Wl,--no-undefined", "-Wl,-soname,libchunked_noise.so", *shlex.split(os.environ.get("CHUNKED_NOISE_LDFLAGS", ""))]
+LINK_FLAGS = [
+    "-Wl,--no-undefined",
+    "-Wl,-soname,libchunked_noise.so",
+    *shlex.split(os.environ.get("CHUNKED_NOISE_LDFLAGS", "")),
+]
 
 
 class Build(cpp_extension.BuildExtension):
-    """Builds the library under its own name, then the module, then puts the C++ SDK and the build record beside them."""
+    """Builds the library under its own name, then the module; puts the C++ SDK and the build record beside them."""
 
     def finalize_options(self):
         super().finalize_options()

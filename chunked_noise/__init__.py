@@ -2,6 +2,7 @@
 
 from pathlib import Path as _Path
 
+from . import _fakes as _fakes
 from . import reference
 from ._config import show_config
 from ._load import library as _library

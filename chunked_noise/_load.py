@@ -27,4 +27,6 @@ if BUILD["torch"] != torch.__version__:
         f"run `{REBUILD}` in its source tree"
     )
 
-from . import _C as library  # noqa: E402  registers the operators
+from . import _C  # noqa: E402  its import registers the operators
+
+library = _C

@@ -1,6 +1,6 @@
 """Prefix-invariant noise and the seeds behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -52,6 +52,7 @@ def sample_chunked_noise(
     chunk_size: int,
     device: torch.device | str,
     dtype: torch.dtype,
+    start: int = 0,
 ) -> Tensor:
     """Samples standard normal noise whose values at a position depend only on `seed` and the position's chunk.
 
@@ -69,14 +70,15 @@ def sample_chunked_noise(
         chunk_size: Positions per chunk, in [1, 2**63).
         device: A device, or a string that names one. On "meta" the result has no values.
         dtype: float16, bfloat16, float32, float64, complex32, complex64 or complex128.
+        start: The first position. The result equals the same positions of a longer call from 0, bit for bit.
 
     Returns:
         Noise of that shape, device and dtype. The rows are one memory expanded over the batch (stride 0); use
         `.contiguous()` before writing to them.
 
     Raises:
-        ValueError: If `chunk_size` is not positive, `shape` has fewer than 2 sizes or a negative one, or a chunk would
-            have 2**63 elements or more.
+        ValueError: If `chunk_size` is not positive, `shape` has fewer than 2 sizes or a negative one, `start` is
+            negative, or a position or an element of a chunk would not fit 63 bits.
         TypeError: If an integer is none, or `dtype` has no normal distribution.
 
     Example:
@@ -87,12 +89,39 @@ def sample_chunked_noise(
     """
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
+    if not isinstance(shape, Iterable):
+        raise TypeError(f"shape must be a sequence of integers, got {shape!r}")
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return _sample_traced(shape, as_seed(seed), chunk_size, as_int64(start, "start"), torch.device(device), dtype)
     noise: Tensor = torch.ops.chunked_noise.sample_chunked_noise.default(
         [as_int64(size, "a size in shape") for size in shape],
         seed=as_seed(seed),
         chunk_size=as_int64(chunk_size, "chunk_size"),
-        start=0,
+        start=as_int64(start, "start"),
         device=torch.device(device),
         dtype=dtype,
     )
     return noise
+
+
+def _sample_traced(
+    shape: Iterable[Tensor | int], seed: int, chunk_size: int, start: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """Samples under `torch.jit.trace`, where sizes are tensors, so that the traced program follows its input's shape.
+
+    The tracer itself cannot record an operator that takes a device or sizes, but it records a call of a scripted
+    function.
+    """
+    sizes = torch.stack([size if isinstance(size, Tensor) else torch.full((), size) for size in shape])
+    noise: Tensor = _sample_scripted(sizes, seed, chunk_size, start, device, dtype)
+    return noise
+
+
+@torch.jit.script_if_tracing  # type: ignore[untyped-decorator]
+def _sample_scripted(
+    sizes: Tensor, seed: int, chunk_size: int, start: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    shape: list[int] = sizes.tolist()
+    return torch.ops.chunked_noise.sample_chunked_noise(  # type: ignore[no-any-return]
+        shape, seed=seed, chunk_size=chunk_size, start=start, device=device, dtype=dtype
+    )

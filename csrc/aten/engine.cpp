@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ops/parallel.h"
+#include "ops/registration.h"
 
 namespace chunked_noise::aten {
 namespace {
@@ -79,5 +80,8 @@ void fill(const at::Tensor& out, const Request& request) {
 
 // Every backend without an engine of its own.
 TORCH_LIBRARY_IMPL(chunked_noise, CompositeExplicitAutograd, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
   chunked_noise::ops::register_engine<chunked_noise::aten::fill>(library);
 }

@@ -2,13 +2,26 @@
 //
 // SymInt, not int, wherever a compiled program may see another value in the next call: an int is baked in and
 // recompiled for. Seeds cross as the two's complement of their 64 bits.
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include "chunked_noise/chunked_noise.h"
+#include "ops/registration.h"
 
 namespace chunked_noise {
 
 const char* version() { return CHUNKED_NOISE_VERSION; }
+
+bool ops::first_copy() {
+  static const bool first = [] {
+    const bool found = c10::Dispatcher::singleton().findOp({"chunked_noise::derive_chunk_seed", ""}).has_value();
+    if (found) {
+      TORCH_WARN("a second copy of libchunked_noise was loaded; the operators stay those of the first");
+    }
+    return !found;
+  }();
+  return first;
+}
 
 namespace {
 
@@ -21,7 +34,10 @@ std::int64_t derive_chunk_seed_op(std::int64_t seed, std::int64_t chunk_index) {
 }  // namespace
 }  // namespace chunked_noise
 
-TORCH_LIBRARY(chunked_noise, library) {
+TORCH_LIBRARY_FRAGMENT(chunked_noise, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
   library.def("derive_chunk_seed(int seed, int chunk_index) -> int", &chunked_noise::derive_chunk_seed_op);
   // A chunk that needs no padding is a view of self, so the results may share its memory.

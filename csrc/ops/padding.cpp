@@ -7,6 +7,7 @@
 
 #include "chunked_noise/chunking.h"
 #include "ops/checks.h"
+#include "ops/registration.h"
 
 namespace chunked_noise {
 namespace ops {
@@ -101,6 +102,18 @@ PaddedChunks padded_chunks(std::int64_t chunk_size, std::vector<at::Tensor> tens
 
 // Composite, so that views, autograd, vmap and export see what is inside.
 TORCH_LIBRARY_IMPL(chunked_noise, CompositeImplicitAutograd, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
+  library.impl("padded_chunk", &chunked_noise::ops::padded_chunk);
+  library.impl("padded_chunks", &chunked_noise::ops::padded_chunks);
+}
+
+// vmap does not find composite kernels by itself for operators that return views.
+TORCH_LIBRARY_IMPL(chunked_noise, FuncTorchBatchedDecomposition, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
   library.impl("padded_chunk", &chunked_noise::ops::padded_chunk);
   library.impl("padded_chunks", &chunked_noise::ops::padded_chunks);
 }

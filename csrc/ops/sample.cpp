@@ -3,7 +3,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -12,6 +11,7 @@
 #include "chunked_noise/noise.h"
 #include "ops/checks.h"
 #include "ops/engine.h"
+#include "ops/registration.h"
 
 namespace chunked_noise {
 
@@ -84,9 +84,21 @@ void fill_rows_meta(at::Tensor& self, const at::Tensor& /*seed*/, c10::SymInt ch
   check_self(self, chunk_size, 0);
 }
 
-// Makes the write visible to autograd, which saves versions of tensors; refuses inference tensors where torch does.
+const at::Tensor& fill_target(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  return torch::jit::peek(stack, 0, op.schema().arguments().size()).toTensor();
+}
+
+// The noise has no gradient, and what it overwrites would lose its own.
+void fill_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  TORCH_CHECK(!(at::GradMode::is_enabled() && fill_target(op, *stack).requires_grad()),
+              "noise cannot be written into a tensor that requires grad");
+  at::AutoDispatchBelowAutograd guard;
+  op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+}
+
+// Makes the write visible to autograd, which remembers versions of tensors.
 void fill_in_place(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  const at::Tensor self = torch::jit::peek(*stack, 0, op.schema().arguments().size()).toTensor();
+  const at::Tensor self = fill_target(op, *stack);
   {
     at::AutoDispatchBelowADInplaceOrView guard;
     op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
@@ -181,21 +193,34 @@ at::Tensor sample_chunked_noise(at::IntArrayRef shape, std::uint64_t seed, std::
 }  // namespace chunked_noise
 
 TORCH_LIBRARY_IMPL(chunked_noise, CompositeExplicitAutograd, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
   library.impl("sample_chunked_noise", &chunked_noise::ops::sample);
   library.impl("sample_chunked_noise.rows", &chunked_noise::ops::sample_rows);
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, Meta, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
   library.impl("fill_chunked_noise_", &chunked_noise::ops::fill_meta);
   library.impl("fill_chunked_noise_.rows", &chunked_noise::ops::fill_rows_meta);
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, Autograd, library) {
-  library.impl("fill_chunked_noise_", torch::autograd::autogradNotImplementedFallback());
-  library.impl("fill_chunked_noise_.rows", torch::autograd::autogradNotImplementedFallback());
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
+  library.impl("fill_chunked_noise_", torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_autograd>());
+  library.impl("fill_chunked_noise_.rows",
+               torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_autograd>());
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, ADInplaceOrView, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
   library.impl("fill_chunked_noise_", torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>());
   library.impl("fill_chunked_noise_.rows",
                torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>());

@@ -1,0 +1,54 @@
+# `make demo` and `make test` need python3, g++ and make, and make a virtual environment of their own.
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find csrc cmake -type f) \
+	setup.py pyproject.toml version.txt
+
+.PHONY: demo test test-python test-cpp lint build clean
+
+demo: build
+	$(BIN)/python -m chunked_noise demo
+
+test: test-python test-cpp
+
+build: $(VENV)/.built
+
+$(VENV)/.torch:
+	$(PYTHON) -m venv "$(VENV)"
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "$(TORCH)" numpy setuptools wheel pybind11 ninja
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.torch $(SOURCES)
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.test-tools: $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet "pytest>=8" "hypothesis>=6" cmake build
+	@touch $@
+
+test-python: build $(VENV)/.test-tools
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The C++ tests find the GoogleTest of the system; without it they are left out, and CMake says so.
+test-cpp: build $(VENV)/.test-tools
+	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B build/cmake -DCHUNKED_NOISE_TESTS=ON $(CMAKE_ARGS) \
+		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
+	$(BIN)/cmake --build build/cmake
+	$(BIN)/ctest --test-dir build/cmake --output-on-failure --no-tests=ignore
+
+$(VENV)/.lint-tools: $(VENV)/.torch
+	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"
+	@touch $@
+
+lint: build $(VENV)/.lint-tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $$(git ls-files '*.cpp' '*.h' '*.cu' '*.cuh')
+
+clean:
+	rm -rf build dist "$(VENV)" chunked_noise/build.json chunked_noise/lib chunked_noise/include chunked_noise/share \
+		chunked_noise/*.so *.egg-info

@@ -1,0 +1,53 @@
+"""What several test files share."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).parent.parent
+
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.complex64,
+    torch.complex128,
+    torch.complex32,
+)
+
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bits as integers: equality of NaN and of zeros of both signs is told apart."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.dtype == torch.bool:
+        return tensor.to(torch.int8)
+    return tensor.contiguous().view(BITS[tensor.element_size()])
+
+
+def assert_same_bits(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    assert actual.device == expected.device
+    different = bits(actual) != bits(expected)
+    assert not different.any(), f"{int(different.sum())} of {different.numel()} elements differ in their bits"
+
+
+def run_python(code: str, *args: str, timeout: float = 300, **environment: str) -> str:
+    """Runs code in a fresh process, outside the source tree, and returns what it printed."""
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore::FutureWarning", "-c", code, *args],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+        cwd=os.path.sep,
+    )
+    assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result.stdout

@@ -1,0 +1,69 @@
+"""C++ programs that find the installed package with CMake, without Python in them."""
+
+import shutil
+import subprocess
+
+import pytest
+import torch
+from support import ROOT, assert_same_bits
+from torch.utils import cmake_prefix_path
+
+import chunked_noise
+
+pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
+
+
+def run(*command, **options):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, **options)
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    build = tmp_path_factory.mktemp("consumer with a space")
+    prefixes = f"{chunked_noise.cmake_prefix_path};{cmake_prefix_path}"
+    run("cmake", "-S", ROOT / "tests/consumer", "-B", build, f"-DCMAKE_PREFIX_PATH={prefixes}")
+    run("cmake", "--build", build, "--parallel", "2")
+    return build
+
+
+class Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        noise = torch.ops.chunked_noise.sample_chunked_noise(
+            x.shape, seed=-5, chunk_size=4, start=0, device=x.device, dtype=x.dtype
+        )
+        outputs: list[torch.Tensor] = []
+        for chunk in torch.ops.chunked_noise.padded_chunks(x + noise, 4):
+            outputs.append(torch.cumsum(chunk, 1))
+        seed = torch.ops.chunked_noise.derive_chunk_seed(-5, 1)
+        return torch.cat(outputs, 1)[:, : x.shape[1]] + (seed % 2)
+
+
+def with_noise(x):
+    return x + chunked_noise.sample_chunked_noise(x.shape, seed=2**64 - 5, chunk_size=4, device="cpu", dtype=x.dtype)
+
+
+def test_models(programs, tmp_path):
+    torch.jit.script(Model()).save(str(tmp_path / "scripted.pt"))
+    torch.jit.trace(with_noise, torch.ones(1, 5, 3)).save(str(tmp_path / "traced.pt"))
+    run(programs / "models", tmp_path / "out.pt", tmp_path / "scripted.pt", tmp_path / "traced.pt")
+    scripted, traced = torch.load(tmp_path / "out.pt", weights_only=False)
+    assert_same_bits(scripted, Model()(torch.ones(2, 11, 3)))
+    assert_same_bits(traced, with_noise(torch.ones(2, 11, 3)))
+
+
+def test_direct(programs, tmp_path):
+    assert "chunk_size must be positive, got 0" in run(programs / "direct", tmp_path / "out.pt")
+    noise, rebuilt = torch.load(tmp_path / "out.pt", weights_only=False)
+    expected = chunked_noise.sample_chunked_noise((2, 11, 3), seed=-1, chunk_size=4, device="cpu", dtype=torch.bfloat16)
+    assert_same_bits(noise, expected)
+    assert_same_bits(rebuilt, expected)
+
+
+@pytest.mark.parametrize("name", ["models", "direct"])
+def test_no_python_in_the_program(programs, name):
+    needed = run("readelf", "-d", programs / name)
+    assert "libchunked_noise.so" in needed
+    assert "libpython" not in run("ldd", programs / name)
+    assert "libtorch_python" not in run("ldd", programs / name)
