@@ -105,7 +105,10 @@ print(chunked_noise.sample_chunked_noise((1, 3, 4), seed=0, chunk_size=2, device
 def test_sdist_builds_outside_the_git_tree(tmp_path):
     """Also: a path with a space, MAX_JOBS=1, and a wheel used outside of the source tree."""
     made = subprocess.run(
-        [sys.executable, "setup.py", "-q", "sdist", "-d", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", str(tmp_path), "sdist", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert made.returncode == 0, made.stderr
     (archive,) = tmp_path.glob("*.tar.gz")
