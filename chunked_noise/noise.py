@@ -87,6 +87,10 @@ def sample_chunked_noise(
         >>> torch.equal(long[2, :9], short[0])
         True
     """
+    if not torch.compiler.is_compiling():
+        plain = library.sample_plain(shape, seed, chunk_size, device, dtype, start)
+        if plain is not NotImplemented:
+            return plain
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
     if not isinstance(shape, Iterable):

@@ -125,11 +125,12 @@ at::Tensor sample(c10::SymIntArrayRef shape, c10::SymInt seed, c10::SymInt chunk
   drawn[0] = 1;
   check_chunk_size(chunk_size);
   check_range(shape, chunk_size, start, dtype);
+  at::AutoDispatchBelowADInplaceOrView guard;  // nobody else has seen the tensor
   at::Tensor noise = at::empty_symint(drawn, at::TensorOptions().device(device).dtype(dtype));
   if (shape[0].maybe_as_int() != 0) {
     fill_op.call(noise, std::move(seed), std::move(chunk_size), std::move(start));
   }
-  return noise.expand_symint(shape);
+  return shape[0].maybe_as_int() == 1 ? noise : noise.expand_symint(shape);
 }
 
 at::Tensor sample_rows(c10::SymIntArrayRef shape, const at::Tensor& seed, c10::SymInt chunk_size,
@@ -139,6 +140,7 @@ at::Tensor sample_rows(c10::SymIntArrayRef shape, const at::Tensor& seed, c10::S
   check_shape(shape);
   check_chunk_size(chunk_size);
   check_range(shape, chunk_size, 0, dtype);
+  at::AutoDispatchBelowADInplaceOrView guard;
   at::Tensor noise = at::empty_symint(shape, at::TensorOptions().device(device).dtype(dtype));
   fill_op.call(noise, seed, std::move(chunk_size), start);
   return noise;
