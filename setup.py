@@ -36,11 +36,17 @@ if tuple(int(part) for part in TORCH_RELEASE.split(".")[:2]) < (2, 11):
 
 CUDA_OPTION = os.environ.get("CHUNKED_NOISE_CUDA", "")
 WERROR = os.environ.get("CHUNKED_NOISE_WERROR", "0") == "1"
-CUDA_ARCHS = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
 CUDA = CUDA_OPTION == "1" or (CUDA_OPTION != "0" and bool(torch.version.cuda and cpp_extension.CUDA_HOME))
+if CUDA and not os.environ.get("TORCH_CUDA_ARCH_LIST"):
+    # Whatever GPU this machine has, or none: binaries for the common ones, PTX for the newer.
+    blackwell = tuple(map(int, torch.version.cuda.split("."))) >= (12, 8)
+    os.environ["TORCH_CUDA_ARCH_LIST"] = "7.5;8.0;8.6;8.9;9.0" + (";10.0;12.0+PTX" if blackwell else "+PTX")
+CUDA_ARCHS = os.environ.get("TORCH_CUDA_ARCH_LIST") if CUDA else None
 print(f"chunked_noise {VERSION}: {TORCH_VERSION = }, {CUDA = }, {CUDA_ARCHS = }, {WERROR = }")
 print(f"{cpp_extension.CUDA_HOME = }")
 
+if CUDA and not (torch.version.cuda and cpp_extension.CUDA_HOME):
+    sys.exit(f"CHUNKED_NOISE_CUDA=1 needs a CUDA toolkit and a CUDA torch: {CUDA_OPTION = }, {torch.version.cuda = }")
 CXX_FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", f'-DCHUNKED_NOISE_VERSION="{VERSION}"']
 CXX_FLAGS += ["-Wall", "-Wextra", *(["-Werror"] if WERROR else [])]
 CXX_FLAGS += shlex.split(os.environ.get("CHUNKED_NOISE_CXXFLAGS", ""))
@@ -85,13 +91,21 @@ def system_includes(paths):
     return [flag for path in paths for flag in ("-isystem", path)]
 
 
+def curand_includes():
+    """Where curand's device functions are: in the toolkit, or in the packages that a CUDA torch is installed with."""
+    roots = [cpp_extension.CUDA_HOME, *Path(torch.__file__).parent.parent.glob("nvidia/*")]
+    found = [str(Path(root) / "include") for root in roots if (Path(root) / "include/curand_kernel.h").exists()]
+    if not found:
+        sys.exit("the CUDA engine needs curand_kernel.h: install nvidia-curand, or build with CHUNKED_NOISE_CUDA=0")
+    return found[:1]
+
+
 DEVICE = "cuda" if CUDA else "cpu"
-TORCH_INCLUDES = system_includes(cpp_extension.include_paths(DEVICE))
+TORCH_INCLUDES = system_includes(cpp_extension.include_paths(DEVICE) + (curand_includes() if CUDA else []))
 LIBRARY = Extension(
     "chunked_noise.lib.libchunked_noise",
     SOURCES["library"] + (SOURCES["cuda"] if CUDA else []),
     include_dirs=[str(ROOT / "csrc"), str(ROOT / "csrc/include")],
-    define_macros=[("CHUNKED_NOISE_WITH_CUDA", "1")] if CUDA else [],
     library_dirs=cpp_extension.library_paths(DEVICE),
     libraries=["c10", "torch_cpu", "torch"] + (["c10_cuda", "torch_cuda", "cudart"] if CUDA else []),
     extra_compile_args={

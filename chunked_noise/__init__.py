@@ -4,7 +4,7 @@ from pathlib import Path as _Path
 
 from . import _fakes as _fakes
 from . import reference
-from ._config import show_config
+from ._config import show_config, warm_up
 from ._load import library as _library
 from .chunking import PaddedChunk, padded_chunks
 from .noise import derive_chunk_seed, sample_chunked_noise
@@ -17,6 +17,7 @@ __all__ = [
     "reference",
     "sample_chunked_noise",
     "show_config",
+    "warm_up",
 ]
 
 __version__ = _library.__version__

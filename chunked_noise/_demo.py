@@ -113,8 +113,8 @@ def report(name: str, text: bytes) -> str:
         f"{name}: {len(text)} bytes{cut} as tokens, {FEATURES} features each; seed {SEED}, chunk size {CHUNK_SIZE}.",
         "Are the outputs of the tokens that were already there still the same, bit for bit?",
         "",
-        f"{'':34}{'chunked_noise':28}one torch.randn per call",
+        f"{'':36}{'chunked_noise':28}one torch.randn per call",
     ]
     for label, ours, theirs in zip(labels, column(chunked), column(whole), strict=True):
-        lines.append(f"{label:34}{ours:28}{theirs}")
+        lines.append(f"{label:36}{ours:28}{theirs}")
     return "\n".join(lines)

@@ -10,6 +10,7 @@ if(NOT TARGET chunked_noise::chunked_noise)
   set_target_properties(chunked_noise::chunked_noise PROPERTIES
     IMPORTED_LOCATION "${ChunkedNoise_PREFIX}/lib/libchunked_noise.so"
     INTERFACE_INCLUDE_DIRECTORIES "${ChunkedNoise_PREFIX}/include"
+    INTERFACE_COMPILE_FEATURES cxx_std_20  # as the headers of torch want it
     INTERFACE_LINK_LIBRARIES torch
     # A program that only runs models names no function of the library: without this, a linker with --as-needed drops
     # it, and the operators with it.

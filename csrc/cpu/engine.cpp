@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "aten/engine.h"
+#include "ops/checks.h"
+#include "ops/engines.h"
 #include "ops/parallel.h"
 #include "ops/registration.h"
 
@@ -146,7 +148,9 @@ bool CheckedKernels::serve(at::ScalarType dtype) {
   auto& verdict = verdicts_[static_cast<std::size_t>(dtype)];
   if (verdict == Verdict::unknown) {
     at::AutoDispatchBelowADInplaceOrView guard;
-    const auto found = equals_aten(kernels_, dtype) ? Verdict::equal : Verdict::different;
+    // complex32 shares float16's kernels; to make a tensor of it would warn that it is experimental.
+    const auto found =
+        equals_aten(kernels_, dtype == at::kComplexHalf ? at::kHalf : dtype) ? Verdict::equal : Verdict::different;
     if (verdict.exchange(found) == Verdict::unknown && found == Verdict::different) {
       TORCH_WARN("chunked_noise: the CPU kernels for ", dtype, " differ from ATen's on this machine (torch ",
                  TORCH_VERSION, ", ", at::get_cpu_capability(), "); ATen draws instead: slower, and right");
@@ -171,6 +175,8 @@ void fill(const at::Tensor& out, const Request& request) {
   }
 }
 
+namespace {
+
 std::string describe(at::ScalarType dtype) {
   const std::string capability = at::get_cpu_capability();
   if (CheckedKernels* kernels = checked_kernels()) {
@@ -181,16 +187,31 @@ std::string describe(at::ScalarType dtype) {
                        : "aten: no kernels for the CPU capability " + capability;
 }
 
+}  // namespace
+
 #else
 
 void fill(const at::Tensor& out, const Request& request) { aten::fill(out, request); }
+
+namespace {
 
 std::string describe(at::ScalarType) {
   return forced_aten() ? "aten: asked for by CHUNKED_NOISE_ENGINE" : "aten: no kernels for this platform";
 }
 
+}  // namespace
+
 #endif
 
+namespace {
+
+void warm_up(at::Device) {
+  for (const at::ScalarType dtype : ops::noise_dtypes) {
+    describe(dtype);  // it checks
+  }
+}
+
+}  // namespace
 }  // namespace chunked_noise::cpu
 
 TORCH_LIBRARY_IMPL(chunked_noise, CPU, library) {
@@ -198,4 +219,5 @@ TORCH_LIBRARY_IMPL(chunked_noise, CPU, library) {
     return;
   }
   chunked_noise::ops::register_engine<chunked_noise::cpu::fill>(library);
+  chunked_noise::ops::register_report({at::kCPU, chunked_noise::cpu::describe, chunked_noise::cpu::warm_up});
 }

@@ -5,8 +5,7 @@
 
 #include <array>
 #include <atomic>
-#include <optional>
-#include <string>
+#include <cstddef>
 
 #include "cpu/kernels.h"
 #include "ops/engine.h"
@@ -37,8 +36,5 @@ class CheckedKernels {
 #endif
 
 void fill(const at::Tensor& out, const Request& request);
-
-// The engine that serves `dtype`, and why, in one line. Runs the check if need be.
-std::string describe(at::ScalarType dtype);
 
 }  // namespace chunked_noise::cpu

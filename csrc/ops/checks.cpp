@@ -3,25 +3,16 @@
 #include <c10/util/Exception.h>
 #include <c10/util/safe_numerics.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 
 namespace chunked_noise::ops {
 
 void check_dtype(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kHalf:
-    case at::kBFloat16:
-    case at::kFloat:
-    case at::kDouble:
-    case at::kComplexHalf:
-    case at::kComplexFloat:
-    case at::kComplexDouble:
-      return;
-    default:
-      TORCH_CHECK_TYPE(false, "dtype must be a floating-point or complex type that has a normal distribution, got ",
-                       dtype);
-  }
+  TORCH_CHECK_TYPE(std::find(std::begin(noise_dtypes), std::end(noise_dtypes), dtype) != std::end(noise_dtypes),
+                   "dtype must be a floating-point or complex type that has a normal distribution, got ", dtype);
 }
 
 void check_shape(c10::SymIntArrayRef shape) {

@@ -11,6 +11,10 @@
 
 namespace chunked_noise::ops {
 
+// The dtypes that have a normal distribution.
+constexpr at::ScalarType noise_dtypes[] = {at::kFloat,       at::kDouble,       at::kHalf,         at::kBFloat16,
+                                           at::kComplexHalf, at::kComplexFloat, at::kComplexDouble};
+
 void check_dtype(at::ScalarType dtype);
 
 // `shape` is (batch, sequence, features...).

@@ -10,10 +10,11 @@
 #include <torch/csrc/utils/python_strings.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "chunked_noise/chunked_noise.h"
-#include "ops/report.h"
+#include "ops/engines.h"
 
 namespace {
 
@@ -54,13 +55,12 @@ PyObject* sample_plain(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
   PyObject* const device = arguments[3];
   const bool named_device = PyUnicode_CheckExact(device);
   if (!shape || !chunk_size || !start || !PyLong_CheckExact(arguments[1]) ||
-      !(named_device || THPDevice_Check(device)) || !THPDtype_Check(arguments[4]) ||
-      torch::jit::tracer::isTracing()) {
+      !(named_device || THPDevice_Check(device)) || !THPDtype_Check(arguments[4]) || torch::jit::tracer::isTracing()) {
     Py_RETURN_NOTIMPLEMENTED;
   }
   const std::uint64_t seed = PyLong_AsUnsignedLongLongMask(arguments[1]);  // modulo 2^64
-  const at::Device target = named_device ? at::Device(THPUtils_unpackString(device))
-                                         : reinterpret_cast<THPDevice*>(device)->device;
+  const at::Device target =
+      named_device ? at::Device(THPUtils_unpackString(device)) : reinterpret_cast<THPDevice*>(device)->device;
   const at::ScalarType dtype = reinterpret_cast<THPDtype*>(arguments[4])->scalar_type;
   at::Tensor noise;
   {
@@ -72,7 +72,8 @@ PyObject* sample_plain(PyObject*, PyObject* const* arguments, Py_ssize_t count) 
 }
 
 PyMethodDef methods[] = {
-    {"sample_plain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&sample_plain)), METH_FASTCALL, nullptr},
+    {"sample_plain", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&sample_plain)), METH_FASTCALL,
+     nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -83,6 +84,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("derive_chunk_seed", &chunked_noise::derive_chunk_seed, pybind11::arg("seed"),
              pybind11::arg("chunk_index"));
   module.def("describe_engines", &chunked_noise::ops::describe_engines);
+  module.def("warm_up", [](const std::string& device) { chunked_noise::ops::warm_up(at::Device(device)); });
   if (PyModule_AddFunctions(module.ptr(), methods) != 0) {
     throw pybind11::error_already_set();
   }
