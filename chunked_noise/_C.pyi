@@ -1,13 +1,10 @@
-from collections.abc import Sequence
-
-import torch
 from torch import Tensor
 
 __version__: str
 
 def derive_chunk_seed(seed: int, chunk_index: int) -> int: ...
 def sample_plain(
-    shape: Sequence[int], seed: int, chunk_size: int, device: torch.device | str, dtype: torch.dtype, start: int
+    shape: object, seed: object, chunk_size: object, device: object, dtype: object, start: object
 ) -> Tensor: ...
 def describe_engines() -> list[tuple[str, str]]: ...
 def warm_up(device: str) -> None: ...

@@ -7,12 +7,13 @@ from . import reference
 from ._config import show_config, warm_up
 from ._load import library as _library
 from .chunking import PaddedChunk, padded_chunks
-from .noise import derive_chunk_seed, sample_chunked_noise
+from .noise import derive_chunk_seed, gather_chunked_noise, sample_chunked_noise
 
 __all__ = [
     "PaddedChunk",
     "cmake_prefix_path",
     "derive_chunk_seed",
+    "gather_chunked_noise",
     "padded_chunks",
     "reference",
     "sample_chunked_noise",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from ._arguments import as_int64, as_integer, as_seed
+from ._arguments import as_int64, as_integer, as_one_or_many, as_seed, as_sizes, as_start, as_tensor, check_out
 from ._load import library
 
 
@@ -48,11 +48,12 @@ def derive_chunk_seed(seed: int, chunk_index: int) -> int:
 def sample_chunked_noise(
     shape: Sequence[int],
     *,
-    seed: int,
+    seed: int | Sequence[int] | Tensor,
     chunk_size: int,
     device: torch.device | str,
     dtype: torch.dtype,
-    start: int = 0,
+    start: int | Sequence[int] | Tensor = 0,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Samples standard normal noise whose values at a position depend only on `seed` and the position's chunk.
 
@@ -64,48 +65,132 @@ def sample_chunked_noise(
     torch version and, on CPU, `torch.backends.cpu.get_cpu_capability()`, and on nothing else: no global generator is
     read or moved. The same seed gives every input and every row the same noise.
 
+    The cost follows the positions asked for and, on CPU, the place of the first one in its chunk.
+
     Args:
         shape: (batch, sequence, ...), at least 2 sizes, each >= 0.
-        seed: Any integer; it is reduced modulo 2**64.
+        seed: Any integer, which is reduced modulo 2**64. Or one for each row, as a sequence or an integer tensor of
+            shape (batch,), where int64 holds the two's complement of a seed; row r then equals a call of batch 1 with
+            that seed. A tensor of shape () serves all rows.
         chunk_size: Positions per chunk, in [1, 2**63).
         device: A device, or a string that names one. On "meta" the result has no values.
         dtype: float16, bfloat16, float32, float64, complex32, complex64 or complex128.
-        start: The first position. The result equals the same positions of a longer call from 0, bit for bit.
+        start: The first position, >= 0, or one for each row. The result equals the same positions of a longer call
+            from 0, bit for bit. In a tensor on another device than a CPU, a negative start is not noticed, and gives
+            values without meaning.
+        out: A tensor of this shape, dtype and device, of any strides, to fill and return. Its rows are written.
 
     Returns:
-        Noise of that shape, device and dtype. The rows are one memory expanded over the batch (stride 0); use
-        `.contiguous()` before writing to them.
+        Noise of that shape, device and dtype. With one seed and one start, and no `out`, the rows are one memory
+        expanded over the batch (stride 0); use `.contiguous()` before writing to them.
 
     Raises:
-        ValueError: If `chunk_size` is not positive, `shape` has fewer than 2 sizes or a negative one, `start` is
-            negative, or a position or an element of a chunk would not fit 63 bits.
+        ValueError: If `chunk_size` is not positive, `shape` has fewer than 2 sizes or a negative one, a start is
+            negative, a position or an element of a chunk would not fit 63 bits, there is not one seed or start for each
+            row, or `out` has another shape, dtype or device or overlaps itself. Nothing is written then.
         TypeError: If an integer is none, or `dtype` has no normal distribution.
 
     Example:
-        >>> long = sample_chunked_noise((4, 100, 8), seed=7, chunk_size=16, device="cpu", dtype=torch.float32)
-        >>> short = sample_chunked_noise((1, 9, 8), seed=7, chunk_size=16, device="cpu", dtype=torch.float32)
+        >>> options = {"chunk_size": 16, "device": "cpu", "dtype": torch.float32}
+        >>> long = sample_chunked_noise((4, 100, 8), seed=7, **options)
+        >>> short = sample_chunked_noise((1, 9, 8), seed=7, **options)
         >>> torch.equal(long[2, :9], short[0])
         True
+        >>> step = sample_chunked_noise((2, 1, 8), seed=[3, 7], start=[0, 42], **options)
+        >>> torch.equal(step[1, 0], long[0, 42])
+        True
     """
-    if not torch.compiler.is_compiling():
+    if out is None and not torch.compiler.is_compiling():
         plain = library.sample_plain(shape, seed, chunk_size, device, dtype, start)
         if plain is not NotImplemented:
             return plain
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
-    if not isinstance(shape, Iterable):
-        raise TypeError(f"shape must be a sequence of integers, got {shape!r}")
+    device = torch.device(device)
+    seeds = as_one_or_many(seed, as_seed)
+    starts = as_one_or_many(start, as_start)
+    chunk_size = as_int64(chunk_size, "chunk_size")
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        return _sample_traced(shape, as_seed(seed), chunk_size, as_int64(start, "start"), torch.device(device), dtype)
-    noise: Tensor = torch.ops.chunked_noise.sample_chunked_noise.default(
-        [as_int64(size, "a size in shape") for size in shape],
-        seed=as_seed(seed),
-        chunk_size=as_int64(chunk_size, "chunk_size"),
-        start=as_int64(start, "start"),
-        device=torch.device(device),
-        dtype=dtype,
-    )
-    return noise
+        if out is not None or isinstance(seeds, Tensor) or isinstance(starts, Tensor):
+            raise RuntimeError("torch.jit.trace records sample_chunked_noise only with one seed and start, without out")
+        return _sample_traced(shape, seeds, chunk_size, starts, device, dtype)
+    sizes = as_sizes(shape, "shape")
+    ops = torch.ops.chunked_noise
+    noise: Tensor
+    if isinstance(seeds, Tensor) or isinstance(starts, Tensor):
+        seeds, starts = as_tensor(seeds, device), as_tensor(starts, device)
+        if out is None:
+            noise = ops.sample_chunked_noise.rows(
+                sizes, seed=seeds, chunk_size=chunk_size, start=starts, device=device, dtype=dtype
+            )
+            return noise
+        check_out(out, sizes, device, dtype)
+        ops.fill_chunked_noise_.rows(out, seed=seeds, chunk_size=chunk_size, start=starts)
+        return out
+    if out is None:
+        noise = ops.sample_chunked_noise.default(
+            sizes, seed=seeds, chunk_size=chunk_size, start=starts, device=device, dtype=dtype
+        )
+        return noise
+    check_out(out, sizes, device, dtype)
+    ops.fill_chunked_noise_.default(out, seed=seeds, chunk_size=chunk_size, start=starts)
+    return out
+
+
+def gather_chunked_noise(
+    positions: Sequence[int] | Tensor,
+    *,
+    seeds: int | Sequence[int] | Tensor,
+    chunk_size: int,
+    feature_shape: Sequence[int],
+    dtype: torch.dtype,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Samples the noise of single tokens: those of a flat batch, as continuous batching packs them.
+
+    Row i is the noise at position `positions[i]` of `seeds[i]`, bit for bit what `sample_chunked_noise` gives there, in
+    any order, repeats allowed. On CPU, tokens of one seed and chunk share the work.
+
+    Args:
+        positions: Integers of shape (tokens,), each >= 0. The result is on the device of this tensor.
+        seeds: Integers of shape (tokens,), int64 holding the two's complement of a seed; or one seed for all.
+        chunk_size: Positions per chunk, in [1, 2**63).
+        feature_shape: The shape of the noise of one token; () for a single number.
+        dtype: float16, bfloat16, float32, float64, complex32, complex64 or complex128.
+        out: A tensor of the result's shape, dtype and device, of any strides, to fill and return.
+
+    Returns:
+        Noise of shape (tokens, *feature_shape).
+
+    Raises:
+        ValueError: If a position is negative (looked at on CPU only; elsewhere such a token gets values without
+            meaning), the numbers of positions and seeds differ, `chunk_size` is not positive, or `out` has another
+            shape, dtype or device or overlaps itself. Nothing is written then.
+        TypeError: If positions or seeds are not integers, or `dtype` has no normal distribution.
+
+    Example:
+        >>> options = {"chunk_size": 16, "dtype": torch.float32}
+        >>> flat = gather_chunked_noise([5, 0, 90], seeds=[1, 1, 2], feature_shape=(8,), **options)
+        >>> whole = sample_chunked_noise((1, 91, 8), seed=2, device="cpu", **options)
+        >>> torch.equal(flat[2], whole[0, 90])
+        True
+    """
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
+    where = as_one_or_many(positions, as_start)
+    if not isinstance(where, Tensor):
+        raise TypeError(f"positions must be integers of shape (tokens,), got {positions!r}")
+    features = as_sizes(feature_shape, "feature_shape")
+    of = as_tensor(as_one_or_many(seeds, as_seed), where.device).to(where.device)
+    chunk_size = as_int64(chunk_size, "chunk_size")
+    if out is None:
+        noise: Tensor = torch.ops.chunked_noise.gather_chunked_noise.default(
+            where, seeds=of, chunk_size=chunk_size, feature_shape=features, dtype=dtype
+        )
+        return noise
+    check_out(out, [*where.shape, *features], where.device, dtype)
+    torch.ops.chunked_noise.fill_chunked_noise_.rows(out.unsqueeze(1), seed=of, chunk_size=chunk_size, start=where)
+    return out
 
 
 def _sample_traced(

@@ -28,7 +28,14 @@ def test_docstrings(module):
 
 
 def test_every_public_function_has_an_example():
-    for name in ("derive_chunk_seed", "sample_chunked_noise", "padded_chunks", "show_config", "warm_up"):
+    for name in (
+        "derive_chunk_seed",
+        "sample_chunked_noise",
+        "gather_chunked_noise",
+        "padded_chunks",
+        "show_config",
+        "warm_up",
+    ):
         assert ">>>" in getattr(chunked_noise, name).__doc__, name
 
 

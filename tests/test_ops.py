@@ -147,7 +147,7 @@ def test_fill_and_autograd():
         (torch.tensor([1, 2, 3]), torch.tensor([0, 0]), ValueError, "seed must have one value a row"),
         (torch.tensor([1, 2]), torch.tensor([[0, 0]]), ValueError, "start must have one value a row"),
         (torch.tensor([1.0, 2.0]), torch.tensor([0, 0]), TypeError, "seed must be an integer tensor"),
-        (torch.tensor([1, 2]), torch.tensor([0, -4]), ValueError, "start must not be negative, got -4 in row 1"),
+        (torch.tensor([1, 2]), torch.tensor([0, -4]), ValueError, "positions must not be negative, got -4 in row 1"),
         (torch.tensor([1, 2]), torch.tensor([0, 2**63 - 2]), ValueError, "positions must be less than"),
     ],
 )

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,41 @@ double estimate_cost(const Runs& runs, bool slow) {
   return cost;
 }
 
+// The runs of a request, sorted by seed and position: those that share draws become neighbours, and the kernels walk
+// each draw once. Requests whose runs are in order, as most are, are left as they are.
+class SortedRuns {
+ public:
+  explicit SortedRuns(const Runs& runs) : runs_(runs) {
+    const auto before = [&](std::int64_t a, std::int64_t b) {
+      return std::pair(runs.seed[a], runs.start[a]) < std::pair(runs.seed[b], runs.start[b]);
+    };
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(runs.count));
+    std::iota(rows.begin(), rows.end(), 0);
+    if (std::is_sorted(rows.begin(), rows.end(), before)) {
+      return;
+    }
+    std::sort(rows.begin(), rows.end(), before);
+    for (const std::int64_t row : rows) {
+      seeds_.push_back(runs.seed[row]);
+      starts_.push_back(runs.start[row]);
+    }
+    rows_ = std::move(rows);
+    runs_.seed.data = seeds_.data();
+    runs_.start.data = starts_.data();
+  }
+  SortedRuns(const SortedRuns&) = delete;
+  SortedRuns& operator=(const SortedRuns&) = delete;
+
+  const Runs& runs() const { return runs_; }
+  const std::int64_t* rows() const { return rows_.empty() ? nullptr : rows_.data(); }
+
+ private:
+  Runs runs_;
+  std::vector<std::uint64_t> seeds_;
+  std::vector<std::int64_t> starts_;
+  std::vector<std::int64_t> rows_;
+};
+
 void fill_with(const Kernels& kernels, const at::Tensor& out, const Request& request) {
   if (out.numel() == 0) {
     return;
@@ -85,11 +121,13 @@ void fill_with(const Kernels& kernels, const at::Tensor& out, const Request& req
   constexpr double grain_ns = 20000;  // what a thread must have to do
   const bool slow =
       c10::toRealValueType(out.scalar_type()) == at::kDouble || half_arithmetic != HalfArithmetic::float_vector;
+  const SortedRuns sorted(runs);
   const double grain = static_cast<double>(runs.numel()) * grain_ns / estimate_cost(runs, slow);
   with_real_type(out.scalar_type(), [&](auto real) {
     auto* const data = static_cast<decltype(real)*>(out.mutable_data_ptr());
-    parallel_for(0, runs.numel(), static_cast<std::int64_t>(grain) + 1,
-                 [&](std::int64_t begin, std::int64_t end) { cpu::fill(kernels, runs, stdv, data, begin, end); });
+    parallel_for(0, runs.numel(), static_cast<std::int64_t>(grain) + 1, [&](std::int64_t begin, std::int64_t end) {
+      cpu::fill(kernels, sorted.runs(), stdv, data, begin, end, sorted.rows());
+    });
   });
 }
 

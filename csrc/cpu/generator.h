@@ -28,7 +28,8 @@ class Generator {
   }
   static constexpr int word_multiple = 16;
 
-  // The words from `word` on, not yet tempered, of which available(word) are there. Words before them are gone.
+  // The words from `word` on, not yet tempered, of which available(word) are there. Words before
+  // them are gone, as holds(word) tells.
   const std::uint32_t* at(std::int64_t word) {
     while (available(word) <= 0) {
       twist(mt19937::state_words);
@@ -36,6 +37,7 @@ class Generator {
     }
     return state_ + (word - first_word_);
   }
+  bool holds(std::int64_t word) const { return word >= first_word_; }
   std::int64_t available(std::int64_t word) const { return first_word_ + mt19937::state_words - word; }
 
  private:

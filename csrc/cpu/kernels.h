@@ -51,9 +51,11 @@ struct Kernels {
 Kernels select_kernels(InstructionSet instruction_set, HalfArithmetic half_arithmetic);
 
 // Writes elements [begin, end) of the destination of `runs`, which starts at `out`. Any cut of [0, runs.numel()) into
-// such ranges gives the same bits.
+// such ranges gives the same bits. With `rows`, run r is written at row rows[r] and not at row r.
 template <class scalar_t>
-void fill(const Kernels& kernels, const Runs& runs, double stdv, scalar_t* out, std::int64_t begin, std::int64_t end) {
+void fill(const Kernels& kernels, const Runs& runs, double stdv, scalar_t* out, std::int64_t begin, std::int64_t end,
+          const std::int64_t* rows = nullptr) {
+  const std::int64_t run_numel = runs.length * runs.features;
   Segment segments[max_segments];
   int count = 0;
   const auto flush = [&] {
@@ -61,7 +63,12 @@ void fill(const Kernels& kernels, const Runs& runs, double stdv, scalar_t* out, 
     count = 0;
   };
   for_each_segment(runs, begin, end, [&](const Segment& segment) {
-    segments[count++] = segment;
+    segments[count] = segment;
+    if (rows != nullptr) {
+      const std::int64_t run = segment.destination / run_numel;
+      segments[count].destination += (rows[run] - run) * run_numel;
+    }
+    ++count;
     if (count == max_segments) {
       flush();
     }

@@ -273,6 +273,18 @@ void fill_small_draw(Generator& generator, double stdv, std::int64_t begin, std:
   }
 }
 
+// The first word that a segment needs.
+template <class Blocks>
+std::int64_t words_begin(const Segment& segment, std::int64_t draw_numel) {
+  if (draw_numel < block_numel) {
+    return segment.begin / 2 * 4;
+  }
+  if (draw_numel % block_numel != 0 && segment.begin >= draw_numel - block_numel) {
+    return Blocks::tail_word(draw_numel);
+  }
+  return segment.begin / block_numel * Blocks::words_per_block;
+}
+
 // One past the last word that a segment needs.
 template <class Blocks>
 std::int64_t words_end(const Segment& segment, std::int64_t draw_numel) {
@@ -324,8 +336,20 @@ void fill_segments(const Segment* segments, int count, std::int64_t draw_numel, 
   } else {
     start_generators<max_segments / 8>(seeds, start_words, generators);
   }
+  // Segments of one draw that follow each other in its order, as tokens of one request do, share a generator's walk.
+  int generator = 0;
   for (int i = 0; i < count; ++i) {
-    fill_segment<Blocks>(generators[i], segments[i], draw_numel, stdv, out + segments[i].destination);
+    typename Blocks::Scalar* const destination = out + segments[i].destination;
+    const bool same_draw = i > 0 && seeds[i] == seeds[i - 1];
+    if (same_draw && segments[i].begin == segments[i - 1].begin && segments[i].end == segments[i - 1].end) {
+      const auto bytes = static_cast<std::size_t>(segments[i].end - segments[i].begin) * sizeof(*out);
+      __builtin_memcpy(destination, out + segments[i - 1].destination, bytes);
+      continue;
+    }
+    if (!same_draw || !generators[generator].holds(words_begin<Blocks>(segments[i], draw_numel))) {
+      generator = i;
+    }
+    fill_segment<Blocks>(generators[generator], segments[i], draw_numel, stdv, destination);
   }
 }
 

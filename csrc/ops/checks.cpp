@@ -48,4 +48,14 @@ void check_range(c10::SymIntArrayRef shape, const c10::SymInt& chunk_size, const
                     shape.slice(2));
 }
 
+void check_per_row(const at::Tensor& values, const c10::SymInt& rows, const char* name) {
+  TORCH_CHECK_TYPE(c10::isIntegralType(values.scalar_type(), /*includeBool=*/false), name,
+                   " must be an integer tensor, got ", values.scalar_type());
+  TORCH_CHECK_VALUE(values.dim() <= 1, name, " must have one value a row, got shape ", values.sym_sizes());
+  const auto count = values.dim() == 1 ? values.sym_size(0).maybe_as_int() : std::nullopt;
+  const auto wanted = rows.maybe_as_int();
+  TORCH_CHECK_VALUE(!count || !wanted || *count == *wanted, name, " must have one value a row, of which there are ",
+                    rows, ", got shape ", values.sym_sizes());
+}
+
 }  // namespace chunked_noise::ops

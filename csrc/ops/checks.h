@@ -4,10 +4,9 @@
 // with concrete ones.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/SymIntArrayRef.h>
-
-#include "core/runs.h"
 
 namespace chunked_noise::ops {
 
@@ -25,5 +24,8 @@ void check_chunk_size(const c10::SymInt& chunk_size);
 // Every position and every element of a chunk draw fits a signed 64-bit integer. `shape` is checked already.
 void check_range(c10::SymIntArrayRef shape, const c10::SymInt& chunk_size, const c10::SymInt& start,
                  at::ScalarType dtype);
+
+// `values` is an integer tensor with one value for each row, or 0-dimensional.
+void check_per_row(const at::Tensor& values, const c10::SymInt& rows, const char* name);
 
 }  // namespace chunked_noise::ops

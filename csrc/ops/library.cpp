@@ -51,6 +51,10 @@ TORCH_LIBRARY_FRAGMENT(chunked_noise, library) {
       "sample_chunked_noise.rows(SymInt[] shape, *, Tensor seed, SymInt chunk_size, Tensor start, Device device, "
       "ScalarType dtype) -> Tensor",
       tags);
+  library.def(
+      "gather_chunked_noise(Tensor positions, *, Tensor seeds, SymInt chunk_size, SymInt[] feature_shape, "
+      "ScalarType dtype) -> Tensor",
+      tags);
   // The operators that engines implement: self is (rows, positions, features...).
   library.def("fill_chunked_noise_(Tensor(a!) self, *, SymInt seed, SymInt chunk_size, SymInt start) -> ()", tags);
   library.def("fill_chunked_noise_.rows(Tensor(a!) self, *, Tensor seed, SymInt chunk_size, Tensor start) -> ()", tags);

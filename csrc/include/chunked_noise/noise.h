@@ -24,4 +24,24 @@ namespace chunked_noise {
 CHUNKED_NOISE_API at::Tensor sample_chunked_noise(at::IntArrayRef shape, std::uint64_t seed, std::int64_t chunk_size,
                                                   at::Device device, at::ScalarType dtype, std::int64_t start = 0);
 
+// The same with a seed and a start for every row: row r equals a call of batch 1 with seed[r] and start[r]. Both are
+// integer tensors of shape (batch,), or () for one value that serves all rows; a seed is the two's complement of its 64
+// bits. The rows are separate memory. On a CPU a negative start is a c10::ValueError; elsewhere nobody looks.
+CHUNKED_NOISE_API at::Tensor sample_chunked_noise(at::IntArrayRef shape, const at::Tensor& seed,
+                                                  std::int64_t chunk_size, at::Device device, at::ScalarType dtype,
+                                                  const at::Tensor& start);
+
+// One noise vector for each token of a flat batch: row i, of shape feature_shape, is the noise at positions[i] of
+// seeds[i]. Positions have shape (tokens,); seeds too, or () for one seed. The result is on the device of positions.
+CHUNKED_NOISE_API at::Tensor gather_chunked_noise(const at::Tensor& positions, const at::Tensor& seeds,
+                                                  std::int64_t chunk_size, at::IntArrayRef feature_shape,
+                                                  at::ScalarType dtype);
+
+// The same into `out` (batch, sequence, features...), whatever its strides. Throws c10::ValueError, and writes nothing,
+// if it overlaps itself.
+CHUNKED_NOISE_API void fill_chunked_noise_(at::Tensor out, std::uint64_t seed, std::int64_t chunk_size,
+                                           std::int64_t start = 0);
+CHUNKED_NOISE_API void fill_chunked_noise_(at::Tensor out, const at::Tensor& seed, std::int64_t chunk_size,
+                                           const at::Tensor& start);
+
 }  // namespace chunked_noise
