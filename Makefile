@@ -3,6 +3,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Another TORCH or PYTHON is installed over the one before.
+KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
@@ -15,22 +17,23 @@ test: test-python test-cpp
 
 build: $(VENV)/.built
 
-$(VENV)/.torch:
+$(VENV)/.torch-$(KEY):
 	$(PYTHON) -m venv "$(VENV)"
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$(TORCH)" numpy setuptools wheel pybind11 ninja
+	@rm -f $(VENV)/.torch-*
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.torch $(SOURCES)
+$(VENV)/.built: $(VENV)/.torch-$(KEY) $(SOURCES)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 
-$(VENV)/.test-tools: $(VENV)/.torch
+$(VENV)/.test-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "pytest>=8" "hypothesis>=6" cmake build
 	@touch $@
 
 test-python: build $(VENV)/.test-tools
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	PATH="$$(cd $(BIN) && pwd):$$PATH" python -m pytest $(PYTEST_ARGS)
 
 # The C++ tests find the GoogleTest of the system; without it they are left out, and CMake says so.
 test-cpp: build $(VENV)/.test-tools
@@ -39,7 +42,7 @@ test-cpp: build $(VENV)/.test-tools
 	$(BIN)/cmake --build build/cmake
 	$(BIN)/ctest --test-dir build/cmake --output-on-failure --no-tests=ignore
 
-$(VENV)/.lint-tools: $(VENV)/.torch
+$(VENV)/.lint-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"
 	@touch $@
 

@@ -1,7 +1,7 @@
 """Integers of any kind as Python integers; the other checks are in C++, where every caller meets them."""
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,17 +20,22 @@ def as_integer(value: Any, name: str) -> int:
         raise TypeError(f"{name} must be an integer, got {value!r} of type {type(value).__name__}") from None
 
 
+def show(integer: int) -> str:
+    """Returns a number to name in a sentence: Python does not print very long ones."""
+    return str(integer) if integer.bit_length() < 1000 else f"one of {integer.bit_length()} bits"
+
+
 def as_int64(value: Any, name: str) -> int:
     """Returns `value` as an int that fits 64 signed bits."""
     integer = as_integer(value, name)
     if not INT64_MIN <= integer <= INT64_MAX:
-        raise ValueError(f"{name} must be less than 2**63, got {integer}")
+        raise ValueError(f"{name} must be less than 2**63, got {show(integer)}")
     return integer
 
 
-def as_seed(value: Any) -> int:
+def as_seed(value: Any, name: str = "seed") -> int:
     """Returns a seed reduced modulo 2**64, as the two's complement that the operators take."""
-    seed = as_integer(value, "seed")
+    seed = as_integer(value, name)
     if INT64_MIN <= seed <= INT64_MAX:
         return seed
     seed %= 2**64
@@ -39,23 +44,18 @@ def as_seed(value: Any) -> int:
 
 def as_sizes(value: Any, name: str) -> list[int]:
     """Returns a sequence of sizes as a list of ints."""
-    if not isinstance(value, Iterable):
+    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
         raise TypeError(f"{name} must be a sequence of integers, got {value!r}")
     return [as_int64(size, f"a size in {name}") for size in value]
 
 
-def as_start(value: Any) -> int:
-    """Returns a first position as an int."""
-    return as_int64(value, "start")
-
-
-def as_one_or_many(value: Any, convert: Callable[[Any], int]) -> int | Tensor:
+def as_one_or_many(value: Any, name: str, convert: Callable[[Any, str], int]) -> int | Tensor:
     """Returns one integer as an int, and several as a tensor; a tensor is left as it is."""
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "__len__") and not isinstance(value, str | bytes):
-        return torch.tensor([convert(item) for item in value], dtype=torch.int64, device="cpu")
-    return convert(value)
+        return torch.tensor([convert(item, name) for item in value], dtype=torch.int64, device="cpu")
+    return convert(value, name)
 
 
 def as_tensor(value: int | Tensor, like: torch.device) -> Tensor:

@@ -17,7 +17,7 @@ def show_config() -> str:
     lines = [
         f"chunked_noise {library.__version__}",
         f"torch built for: {BUILD['torch']}, running: {torch.__version__}",
-        f"CUDA engine: {'built for CUDA ' + BUILD['cuda'] if BUILD['cuda'] else 'not built'}",
+        f"CUDA engine: {'CUDA {cuda}, {cuda_archs}'.format(**BUILD) if BUILD['cuda'] else 'not built'}",
         f"CPU capability: {torch.backends.cpu.get_cpu_capability()}, threads: {torch.get_num_threads()}",
         "engines:",
     ]

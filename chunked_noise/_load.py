@@ -13,6 +13,11 @@ REBUILD = "pip install --no-build-isolation --force-reinstall --no-deps ."
 def read_build_record() -> dict[str, Any]:
     """Returns what the build wrote down: the versions of torch and CUDA, and the CUDA architectures."""
     record = PACKAGE / "build.json"
+    if not record.exists() and (PACKAGE.parent / "setup.py").exists():
+        raise ImportError(
+            f"{PACKAGE.parent} is the source tree of chunked_noise, where nothing is built: leave it to import the "
+            "package that is installed, or build here with `pip install --no-build-isolation -e .`"
+        )
     if not record.exists():
         raise ImportError(f"chunked_noise in {PACKAGE} is not built: run `{REBUILD}` in its source tree")
     result: dict[str, Any] = json.loads(record.read_text())

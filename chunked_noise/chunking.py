@@ -39,15 +39,18 @@ class PaddedChunk:
 
         Raises:
             ValueError: If dimension 1 of `tensor` is not the chunk size.
+            TypeError: If it is not a tensor.
 
         Example:
             >>> chunk = list(padded_chunks(4, torch.ones(1, 6, 2)))[-1]
             >>> chunk.unpad(chunk.tensors[0]).shape
             torch.Size([1, 2, 2])
         """
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"unpad takes a tensor, got {tensor!r}")
         length = self.positions.stop - self.positions.start
-        chunk_size = self.tensors[0].shape[1] if self.tensors else None
-        if tensor.dim() < 2 or (tensor.shape[1] != chunk_size if chunk_size is not None else tensor.shape[1] < length):
+        chunk_size = self.tensors[0].shape[1] if self.tensors else length
+        if tensor.dim() < 2 or tensor.shape[1] != chunk_size:
             raise ValueError(
                 f"dimension 1 of the tensor must be the chunk size {chunk_size}, got shape {tuple(tensor.shape)}"
             )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from ._arguments import as_int64, as_integer, as_one_or_many, as_seed, as_sizes, as_start, as_tensor, check_out
+from ._arguments import as_int64, as_integer, as_one_or_many, as_seed, as_sizes, as_tensor, check_out, show
 from ._load import library
 
 
@@ -41,7 +41,7 @@ def derive_chunk_seed(seed: int, chunk_index: int) -> int:
     if torch.compiler.is_compiling():
         return reference.derive_chunk_seed(seed, chunk_index)  # plain arithmetic, which a trace can see through
     if not 0 <= chunk_index < 2**64:
-        raise ValueError(f"chunk_index must be in [0, 2**64), got {chunk_index}")
+        raise ValueError(f"chunk_index must be in [0, 2**64), got {show(chunk_index)}")
     return library.derive_chunk_seed(seed % 2**64, chunk_index)
 
 
@@ -65,7 +65,8 @@ def sample_chunked_noise(
     torch version and, on CPU, `torch.backends.cpu.get_cpu_capability()`, and on nothing else: no global generator is
     read or moved. The same seed gives every input and every row the same noise.
 
-    The cost follows the positions asked for and, on CPU, the place of the first one in its chunk.
+    The cost follows the positions asked for and, on CPU, how many numbers the chunk has before the first of them, which
+    take 0.1 ns each. More than 2**36 are refused.
 
     Args:
         shape: (batch, sequence, ...), at least 2 sizes, each >= 0.
@@ -86,8 +87,9 @@ def sample_chunked_noise(
 
     Raises:
         ValueError: If `chunk_size` is not positive, `shape` has fewer than 2 sizes or a negative one, a start is
-            negative, a position or an element of a chunk would not fit 63 bits, there is not one seed or start for each
-            row, or `out` has another shape, dtype or device or overlaps itself. Nothing is written then.
+            negative or too far inside a huge chunk, a position or an element of a chunk would not fit 63 bits, there is
+            not one seed or start for each row, or `out` has another shape, dtype or device or overlaps itself. Nothing
+            is written then.
         TypeError: If an integer is none, or `dtype` has no normal distribution.
 
     Example:
@@ -107,8 +109,8 @@ def sample_chunked_noise(
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
     device = torch.device(device)
-    seeds = as_one_or_many(seed, as_seed)
-    starts = as_one_or_many(start, as_start)
+    seeds = as_one_or_many(seed, "seed", as_seed)
+    starts = as_one_or_many(start, "start", as_int64)
     chunk_size = as_int64(chunk_size, "chunk_size")
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         if out is not None or isinstance(seeds, Tensor) or isinstance(starts, Tensor):
@@ -177,11 +179,11 @@ def gather_chunked_noise(
     """
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
-    where = as_one_or_many(positions, as_start)
+    where = as_one_or_many(positions, "a position", as_int64)
     if not isinstance(where, Tensor):
         raise TypeError(f"positions must be integers of shape (tokens,), got {positions!r}")
     features = as_sizes(feature_shape, "feature_shape")
-    of = as_tensor(as_one_or_many(seeds, as_seed), where.device).to(where.device)
+    of = as_tensor(as_one_or_many(seeds, "a seed", as_seed), where.device).to(where.device)
     chunk_size = as_int64(chunk_size, "chunk_size")
     if out is None:
         noise: Tensor = torch.ops.chunked_noise.gather_chunked_noise.default(
@@ -201,8 +203,11 @@ def _sample_traced(
     The tracer itself cannot record an operator that takes a device or sizes, but it records a call of a scripted
     function.
     """
-    sizes = torch.stack([size if isinstance(size, Tensor) else torch.full((), size) for size in shape])
-    noise: Tensor = _sample_scripted(sizes, seed, chunk_size, start, device, dtype)
+    sizes = [
+        size if isinstance(size, Tensor) else torch.full((), as_int64(size, "a size in shape"), device="cpu")
+        for size in shape
+    ]
+    noise: Tensor = _sample_scripted(torch.stack(sizes), seed, chunk_size, start, device, dtype)
     return noise
 
 

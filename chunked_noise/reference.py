@@ -1,7 +1,7 @@
 """The definition of everything in this package, in slow and plain PyTorch: read it first.
 
 The compiled functions are tested against these bit for bit. `sample_chunked_noise` here is the loop that one would
-write by hand: a generator, a seed and a draw for every chunk.
+write by hand: a generator, a seed and a draw for every chunk. Arguments are taken to be valid.
 """
 
 from collections.abc import Iterator, Sequence

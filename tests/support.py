@@ -51,3 +51,17 @@ def run_python(code: str, *args: str, timeout: float = 300, **environment: str) 
     )
     assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout
+
+
+class Layer(torch.nn.Module):
+    """Samples noise and splits into chunks, through the operators, as TorchScript needs it."""
+
+    def forward(self, x: torch.Tensor, seed: int) -> torch.Tensor:
+        noise = torch.ops.chunked_noise.sample_chunked_noise(
+            x.shape, seed=seed, chunk_size=4, start=0, device=x.device, dtype=x.dtype
+        )
+        outputs: list[torch.Tensor] = []
+        for chunk in torch.ops.chunked_noise.padded_chunks(x + noise, 4):
+            outputs.append(torch.cumsum(chunk, 1))
+        seed = torch.ops.chunked_noise.derive_chunk_seed(seed, 1)
+        return torch.cat(outputs, 1)[:, : x.shape[1]] + (seed % 2)

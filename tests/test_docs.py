@@ -6,6 +6,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support import ROOT
@@ -25,6 +26,7 @@ def test_docstrings(module):
 
     result = doctest.testmod(module, extraglobs={"torch": torch})
     assert result.failed == 0
+    assert result.attempted > 0 or ">>>" not in Path(module.__file__).read_text()
 
 
 def test_every_public_function_has_an_example():

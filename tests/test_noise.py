@@ -223,6 +223,12 @@ def test_no_integer(name, value):
         ((8,), {}, ValueError, "at least 2 dimensions"),
         ((), {}, ValueError, "at least 2 dimensions"),
         ((1, -8), {}, ValueError, r"negative size, got \[1, -8\]"),
+        ((1, -(2**62) - 1), {}, ValueError, "negative size"),
+        ((1, -(2**63)), {}, ValueError, "negative size"),
+        ((-(2**63), 8, 2), {}, ValueError, "negative size"),
+        ((1, 8), {"chunk_size": 10**5000}, ValueError, "got one of 16610 bits"),
+        (b"ab", {}, TypeError, "shape must be a sequence of integers, got b'ab'"),
+        ({1: 2, 3: 4}, {}, TypeError, "shape must be a sequence"),
         ((-1, 8), {}, ValueError, "negative size"),
         ((1, 8, -2), {}, ValueError, "negative size"),
         ((1, 2**64), {}, ValueError, "size in shape must be less than"),
@@ -244,6 +250,26 @@ def test_no_integer(name, value):
 def test_errors(shape, options, error, message, device):
     with pytest.raises(error, match=message):
         sample(shape, **{"device": device, **options})
+
+
+@pytest.mark.parametrize("device", ["cuda", "xpu", "mps", "xla", "privateuseone"])
+def test_a_device_that_is_not_there(device):
+    if device == "cuda" and torch.version.cuda:
+        pytest.skip("this torch has CUDA")
+    with pytest.raises(NotImplementedError, match=f"^device {device} is not available in this build of torch$"):
+        sample((1, 8), device=device)
+
+
+def test_deep_inside_a_huge_chunk():
+    """What would take minutes or centuries is refused, whether the kernels or ATen would draw it."""
+    for start in (2**45, 2**60):
+        with pytest.raises((ValueError, RuntimeError), match=r"use a smaller chunk_size|allocate memory|overflowed"):
+            sample((1, 1, 1), chunk_size=2**62, start=start)
+
+
+def test_empty_batches_take_no_memory():
+    assert sample((0, 2**31, 256)).shape == (0, 2**31, 256)
+    assert sample((0, 2**62, 2)).shape == (0, 2**62, 2)
 
 
 def test_documented_arguments_are_required():

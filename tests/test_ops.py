@@ -4,7 +4,7 @@ import io
 
 import pytest
 import torch
-from support import DTYPES, assert_same_bits
+from support import DTYPES, Layer, assert_same_bits, run_python
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -122,11 +122,70 @@ def test_fill_writes_rows_and_any_strides(dtype):
         assert_same_bits(out, expected)
 
 
+def test_fill_of_views_that_conjugate_or_negate():
+    """In a process of its own: what went wrong here once was the heap."""
+    code = """
+import torch
+from chunked_noise import sample_chunked_noise
+from support import assert_same_bits
+for seed in (7, [7, 8]):
+    options = dict(seed=seed, chunk_size=4, device="cpu")
+    for complex_dtype, dtype in ((torch.complex64, torch.float32), (torch.complex128, torch.float64)):
+        memory = torch.zeros(2, 5, 3, dtype=complex_dtype)
+        for out in (memory.conj(), memory.conj().imag, memory.imag, torch._neg_view(memory)):
+            sample_chunked_noise((2, 5, 3), out=out, dtype=out.dtype, **options)
+            expected = sample_chunked_noise((2, 5, 3), dtype=out.dtype, **options)
+            assert_same_bits(out.resolve_conj().resolve_neg(), expected)
+print("done")
+"""
+    assert run_python(code, MALLOC_CHECK_="3").strip() == "done"
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        (lambda: torch._efficientzerotensor((2, 5, 3)), "must have memory of its own"),
+        (lambda: torch.zeros(2, 5, 3).to_sparse(), "got layout Sparse"),
+    ],
+)
+def test_fill_of_tensors_without_memory(out, message):
+    with pytest.raises(ValueError, match=message):
+        ops.fill_chunked_noise_(out(), seed=7, chunk_size=4, start=0)
+
+
+def test_meta_seeds_have_no_values():
+    starts = torch.zeros(2, dtype=torch.int64, device="meta")
+    for out in (None, torch.zeros(2, 4, 3)):
+        with pytest.raises(ValueError, match="seed and start are on the device meta and have no values"):
+            chunked_noise.sample_chunked_noise(
+                (2, 4, 3), seed=1, start=starts, chunk_size=4, device="cpu", dtype=torch.float32, out=out
+            )
+
+
+def test_forward_mode():
+    def function(x):
+        y = x * 2
+        ops.fill_chunked_noise_(y, seed=7, chunk_size=4, start=0)
+        return y
+
+    with pytest.raises(RuntimeError, match="requires grad or has a tangent"):
+        torch.func.jvp(function, (torch.zeros(1, 4, 2),), (torch.ones(1, 4, 2),))
+
+
+def test_functionalize():
+    def function(x):
+        chunks = [chunk.tensors[0] * 2 for chunk in chunked_noise.padded_chunks(4, x)]
+        return torch.cat(chunks, 1)
+
+    x = torch.arange(12.0).reshape(1, 6, 2)
+    assert torch.equal(torch.func.functionalize(function)(x), function(x))
+
+
 def test_fill_and_autograd():
     x = torch.zeros(2, 5, 3)
     ops.fill_chunked_noise_(x, seed=7, chunk_size=4, start=0)
     assert x._version == 1
-    with pytest.raises(RuntimeError, match="requires grad"):
+    with pytest.raises(RuntimeError, match="requires grad or has a tangent"):
         ops.fill_chunked_noise_(torch.zeros(2, 5, 3, requires_grad=True), seed=7, chunk_size=4, start=0)
     w = torch.ones(2, 5, 3, requires_grad=True)
     product = w * x
@@ -167,20 +226,6 @@ def test_chunk_index_of_the_operator():
         ops.padded_chunks(torch.ones(1, 6), 0)
     with pytest.raises(ValueError, match="at least 2 dimensions"):
         ops.padded_chunks(torch.ones(6), 4)
-
-
-class Layer(torch.nn.Module):
-    """Samples noise and splits into chunks, through the operators, as TorchScript needs it."""
-
-    def forward(self, x: torch.Tensor, seed: int) -> torch.Tensor:
-        noise = torch.ops.chunked_noise.sample_chunked_noise(
-            x.shape, seed=seed, chunk_size=4, start=0, device=x.device, dtype=x.dtype
-        )
-        outputs: list[torch.Tensor] = []
-        for chunk in torch.ops.chunked_noise.padded_chunks(x + noise, 4):
-            outputs.append(torch.cumsum(chunk, 1))
-        seed = torch.ops.chunked_noise.derive_chunk_seed(seed, 1)
-        return torch.cat(outputs, 1)[:, : x.shape[1]] + (seed % 2)
 
 
 @pytest.mark.parametrize("seed", [0, -1, -(2**63), 2**63 - 1])

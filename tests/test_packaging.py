@@ -88,6 +88,8 @@ def test_another_torch_is_refused(copied_package):
 def test_a_source_tree_that_is_not_built(copied_package):
     (copied_package / "chunked_noise/build.json").unlink()
     assert "is not built: run `pip install" in run_python(IMPORT_CODE, str(copied_package))
+    (copied_package / "setup.py").touch()
+    assert "is the source tree of chunked_noise, where nothing is built" in run_python(IMPORT_CODE, str(copied_package))
 
 
 def test_two_copies(copied_package):

@@ -160,6 +160,18 @@ def test_integers_of_other_types():
     assert len(list(padded_chunks(True, torch.ones(1, 3)))) == 3
 
 
+@pytest.mark.parametrize("value", [5, None, np.zeros((1, 4))])
+def test_unpad_of_no_tensor(value):
+    chunk = list(padded_chunks(4, torch.ones(1, 6)))[-1]
+    with pytest.raises(TypeError, match="unpad takes a tensor, got"):
+        chunk.unpad(value)
+
+
+def test_tensors_without_strides():
+    with pytest.raises(ValueError, match="must be strided, got layout Sparse"):
+        list(padded_chunks(4, torch.ones(1, 6).to_sparse()))
+
+
 @pytest.mark.parametrize("shape", [(1, 3), (1, 6), (4,), ()])
 def test_unpad_errors(shape):
     chunk = list(padded_chunks(4, torch.ones(1, 6)))[-1]

@@ -57,6 +57,11 @@ def test_chunk_index_out_of_range(function, chunk_index):
         function(0, chunk_index)
 
 
+def test_a_number_that_python_does_not_print():
+    with pytest.raises(ValueError, match="got one of 16610 bits"):
+        derive_chunk_seed(0, 10**5000)
+
+
 @pytest.mark.parametrize("value", [1.5, "5", None, 1.0, torch.tensor(1.0), [1]])
 def test_no_integer(value):
     with pytest.raises(TypeError, match="seed must be an integer"):

@@ -107,6 +107,23 @@ class SortedRuns {
   std::vector<std::int64_t> rows_;
 };
 
+// The state of a generator is walked to where a run starts in its chunk: seconds at 2^36 words, and for ever at 2^60.
+void check_walk(const Runs& runs) {
+  constexpr std::int64_t max_walk = std::int64_t{1} << 36;
+  const auto check = [&](std::int64_t start) {
+    const std::int64_t position = start % runs.chunk_size;
+    TORCH_CHECK_VALUE(position <= max_walk / runs.features, "position ", start, " lies ", position,
+                      " positions into its chunk, and a CPU generator would have to walk through the numbers of all of "
+                      "them: use a smaller chunk_size than ",
+                      runs.chunk_size);
+  };
+  if (runs.start.data == nullptr) {
+    check(runs.start.value);
+    return;
+  }
+  std::for_each(runs.start.data, runs.start.data + runs.count, check);
+}
+
 void fill_with(const Kernels& kernels, const at::Tensor& out, const Request& request) {
   if (out.numel() == 0) {
     return;
@@ -118,7 +135,8 @@ void fill_with(const Kernels& kernels, const at::Tensor& out, const Request& req
     runs.features *= 2;
     stdv = 1 / std::sqrt(2.0);
   }
-  constexpr double grain_ns = 20000;  // what a thread must have to do
+  check_walk(runs);
+  constexpr double grain_ns = 50000;  // what a thread must have to do
   const bool slow =
       c10::toRealValueType(out.scalar_type()) == at::kDouble || half_arithmetic != HalfArithmetic::float_vector;
   const SortedRuns sorted(runs);
@@ -147,7 +165,8 @@ std::pair<std::vector<std::int64_t>, Request> make_probe(std::int64_t length, st
 // Compares the kernels with ATen: draws of every kind, and so many elements that even a variant which differs in one of
 // ten thousand is seen.
 bool equals_aten(const Kernels& kernels, at::ScalarType dtype) {
-  const std::int64_t many = c10::toRealValueType(dtype) == at::kDouble ? 1 << 15 : 1 << 20;
+  const auto real = c10::toRealValueType(dtype);
+  const std::int64_t many = real == at::kDouble ? 1 << 15 : real == at::kFloat ? 1 << 17 : 1 << 20;
   const std::pair<std::vector<std::int64_t>, Request> probes[] = {
       make_probe(40, 3, 5),            // draws of fewer than 16 elements
       make_probe(100, 1, 33),          // a tail

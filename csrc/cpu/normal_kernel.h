@@ -309,8 +309,10 @@ void fill_segment(Generator& generator, const Segment& segment, std::int64_t dra
   const std::int64_t body_end = segment.end < tail ? segment.end : tail;
   fill_blocks(generator, blocks, 0, segment.begin, body_end, out);
   const std::int64_t tail_begin = segment.begin > tail ? segment.begin : tail;
-  fill_blocks(generator, blocks, Blocks::tail_word(draw_numel), tail_begin - tail, segment.end - tail,
-              out + (tail_begin - segment.begin));
+  if (tail_begin < segment.end) {
+    fill_blocks(generator, blocks, Blocks::tail_word(draw_numel), tail_begin - tail, segment.end - tail,
+                out + (tail_begin - segment.begin));
+  }
 }
 
 template <class Blocks>

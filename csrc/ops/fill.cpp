@@ -34,6 +34,8 @@ namespace ops {
 namespace {
 
 void check_self(const at::Tensor& self, const c10::SymInt& chunk_size, const c10::SymInt& start) {
+  TORCH_CHECK_VALUE(self.layout() == at::kStrided && !self._is_zerotensor(),
+                    "the tensor to fill must have memory of its own and strides, got layout ", self.layout());
   check_dtype(self.scalar_type());
   check_shape(self.sym_sizes());
   check_chunk_size(chunk_size);
@@ -96,7 +98,7 @@ void fill_tensor(Engine* engine, const at::Tensor& target, Request request) {
   request.runs.length = target.size(1);
   request.runs.features =
       std::accumulate(features.begin(), features.end(), std::int64_t{1}, std::multiplies<std::int64_t>());
-  if (target.is_contiguous()) {
+  if (target.is_contiguous() && !target.is_conj() && !target.is_neg()) {
     engine(target, request);
     return;
   }
@@ -110,6 +112,8 @@ void fill_meta(at::Tensor& self, c10::SymInt /*seed*/, c10::SymInt chunk_size, c
 }
 
 void fill_rows_meta(at::Tensor& self, const at::Tensor& seed, c10::SymInt chunk_size, const at::Tensor& start) {
+  TORCH_CHECK_VALUE(self.is_meta(), "seed and start are on the device meta and have no values, the noise is on ",
+                    self.device());
   check_self(self, chunk_size, 0);
   check_per_row(seed, self.sym_size(0), "seed");
   check_per_row(start, self.sym_size(0), "start");
@@ -121,8 +125,9 @@ const at::Tensor& fill_target(const c10::OperatorHandle& op, const torch::jit::S
 
 // The noise has no gradient, and what it overwrites would lose its own.
 void fill_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  TORCH_CHECK(!(at::GradMode::is_enabled() && fill_target(op, *stack).requires_grad()),
-              "noise cannot be written into a tensor that requires grad");
+  const at::Tensor& self = fill_target(op, *stack);
+  TORCH_CHECK(!(at::GradMode::is_enabled() && self.requires_grad()) && !self._fw_grad(/*level=*/0).defined(),
+              "noise cannot be written into a tensor that requires grad or has a tangent");
   at::AutoDispatchBelowAutograd guard;
   op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
 }
@@ -202,4 +207,29 @@ TORCH_LIBRARY_IMPL(chunked_noise, ADInplaceOrView, library) {
   library.impl("fill_chunked_noise_", torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>());
   library.impl("fill_chunked_noise_.rows",
                torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>());
+}
+
+// Torch's own fallbacks for views that conjugate or negate expect a mutated argument to be returned too.
+TORCH_LIBRARY_IMPL(chunked_noise, Conjugate, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
+  library.impl("fill_chunked_noise_", torch::CppFunction::makeFallthrough());
+  library.impl("fill_chunked_noise_.rows", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(chunked_noise, Negative, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
+  library.impl("fill_chunked_noise_", torch::CppFunction::makeFallthrough());
+  library.impl("fill_chunked_noise_.rows", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(chunked_noise, ZeroTensor, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
+  library.impl("fill_chunked_noise_", torch::CppFunction::makeFallthrough());
+  library.impl("fill_chunked_noise_.rows", torch::CppFunction::makeFallthrough());
 }

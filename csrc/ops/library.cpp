@@ -39,7 +39,8 @@ TORCH_LIBRARY_FRAGMENT(chunked_noise, library) {
     return;
   }
   const std::vector<at::Tag> tags{at::Tag::pt2_compliant_tag};
-  library.def("derive_chunk_seed(int seed, int chunk_index) -> int", &chunked_noise::derive_chunk_seed_op);
+  library.def("derive_chunk_seed(int seed, int chunk_index) -> int", tags);
+  library.impl("derive_chunk_seed", &chunked_noise::derive_chunk_seed_op);
   // A chunk that needs no padding is a view of self, so the results may share its memory.
   library.def("padded_chunk(Tensor(a) self, SymInt chunk_size, SymInt index) -> Tensor(a)", tags);
   library.def("padded_chunks(Tensor(a -> *) self, SymInt chunk_size) -> Tensor(a)[]", tags);

@@ -3,7 +3,9 @@
 #include <c10/core/SymInt.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "chunked_noise/chunking.h"
 #include "ops/checks.h"
@@ -14,6 +16,8 @@ namespace ops {
 namespace {
 
 void check_sequence(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided && !tensor.is_nested(), "a tensor must be strided, got layout ",
+                    tensor.layout(), tensor.is_nested() ? ", nested" : "");
   TORCH_CHECK_VALUE(tensor.dim() >= 2, "a tensor must have at least 2 dimensions (batch, sequence, ...), got shape ",
                     tensor.sym_sizes());
 }
@@ -63,7 +67,7 @@ std::vector<at::indexing::TensorIndex> PaddedChunk::index() const {
 at::Tensor PaddedChunk::unpad(const at::Tensor& tensor) const {
   ops::check_sequence(tensor);
   const std::int64_t chunk_size = tensors.empty() ? tensor.size(1) : tensors.front().size(1);
-  TORCH_CHECK_VALUE(tensor.size(1) == chunk_size && end - begin <= chunk_size,
+  TORCH_CHECK_VALUE(begin <= end && tensor.size(1) == chunk_size && end - begin <= chunk_size,
                     "dimension 1 of the tensor must be the chunk size ", chunk_size, ", got shape ", tensor.sizes());
   return tensor.narrow(1, 0, end - begin);
 }
@@ -109,8 +113,16 @@ TORCH_LIBRARY_IMPL(chunked_noise, CompositeImplicitAutograd, library) {
   library.impl("padded_chunks", &chunked_noise::ops::padded_chunks);
 }
 
-// vmap does not find composite kernels by itself for operators that return views.
+// vmap and torch.func.functionalize do not find composite kernels of operators that return views by themselves.
 TORCH_LIBRARY_IMPL(chunked_noise, FuncTorchBatchedDecomposition, library) {
+  if (!chunked_noise::ops::first_copy()) {
+    return;
+  }
+  library.impl("padded_chunk", &chunked_noise::ops::padded_chunk);
+  library.impl("padded_chunks", &chunked_noise::ops::padded_chunks);
+}
+
+TORCH_LIBRARY_IMPL(chunked_noise, Functionalize, library) {
   if (!chunked_noise::ops::first_copy()) {
     return;
   }

@@ -2,6 +2,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/TensorOptions.h>
 #include <torch/library.h>
 
 #if defined(__linux__)
@@ -41,8 +42,16 @@ const c10::TypedOperatorHandle<FillRowsOp>& fill_rows_op() {
   return op;
 }
 
+void check_device(at::Device device) {
+  static const auto empty = c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
+  const auto key = c10::computeDispatchKey(std::nullopt, std::nullopt, device);
+  TORCH_CHECK_NOT_IMPLEMENTED(device.is_cpu() || empty.hasKernelForDispatchKey(key), "device ", device,
+                              " is not available in this build of torch");
+}
+
 // An empty tensor for noise. Nobody else has seen it, so autograd need not hear of what is done to it.
 at::Tensor empty_noise(c10::SymIntArrayRef shape, at::Device device, at::ScalarType dtype) {
+  check_device(device);
   at::Tensor noise = at::empty_symint(shape, at::TensorOptions().device(device).dtype(dtype));
 #if defined(__linux__)
   // Touching new memory in pages of 4 KiB takes longer than drawing the noise.
@@ -67,10 +76,17 @@ at::Tensor sample(c10::SymIntArrayRef shape, c10::SymInt seed, c10::SymInt chunk
   std::vector<c10::SymInt> drawn(shape.begin(), shape.end());
   drawn[0] = 1;
   at::AutoDispatchBelowADInplaceOrView guard;
-  at::Tensor noise = empty_noise(drawn, device, dtype);
-  if (shape[0].maybe_as_int() != 0) {
-    fill_op().call(noise, std::move(seed), std::move(chunk_size), std::move(start));
+  if (shape[0].maybe_as_int() == 0) {
+    drawn[1] = 0;  // no rows, no memory
+    std::vector<c10::SymInt> strides(shape.size(), 1);
+    for (std::size_t i = shape.size() - 1; i > 1; --i) {
+      strides[i - 1] = strides[i] * (shape[i].maybe_as_int() == 0 ? c10::SymInt(1) : shape[i]);
+    }
+    strides[0] = 0;
+    return empty_noise(drawn, device, dtype).as_strided_symint(shape, strides);
   }
+  at::Tensor noise = empty_noise(drawn, device, dtype);
+  fill_op().call(noise, std::move(seed), std::move(chunk_size), std::move(start));
   return shape[0].maybe_as_int() == 1 ? noise : noise.expand_symint(shape);
 }
 

@@ -32,9 +32,25 @@ TEST(SampleChunkedNoise, Errors) {
   EXPECT_THROW(sample_chunked_noise({1, 2}, 0, -3, at::kCPU, at::kFloat), c10::ValueError);
   EXPECT_THROW(sample_chunked_noise({1}, 0, 1, at::kCPU, at::kFloat), c10::ValueError);
   EXPECT_THROW(sample_chunked_noise({1, -1}, 0, 1, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, INT64_MIN}, 0, 1, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({INT64_MIN, 1}, 0, 1, at::kCPU, at::kFloat), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, 2}, 0, INT64_MIN, at::kCPU, at::kFloat), c10::ValueError);
   EXPECT_THROW(sample_chunked_noise({1, 2}, 0, 1, at::kCPU, at::kFloat, -1), c10::ValueError);
+  EXPECT_THROW(sample_chunked_noise({1, 2}, 0, 1, at::kCPU, at::kFloat, INT64_MIN), c10::ValueError);
   EXPECT_THROW(sample_chunked_noise({1, 2}, 0, 1, at::kCPU, at::kFloat, INT64_MAX), c10::ValueError);
   EXPECT_THROW(sample_chunked_noise({1, 0}, 0, 1, at::kCPU, at::kLong), c10::TypeError);
+}
+
+TEST(SampleChunkedNoise, RowsAndTokens) {
+  const auto seeds = at::tensor({std::int64_t{7}, std::int64_t{-1}});
+  const auto starts = at::tensor({std::int64_t{0}, std::int64_t{21}});
+  const auto rows = sample_chunked_noise({2, 5, 3}, seeds, 8, at::kCPU, at::kFloat, starts);
+  EXPECT_TRUE(at::equal(rows[1], sample_chunked_noise({1, 5, 3}, ~std::uint64_t{0}, 8, at::kCPU, at::kFloat, 21)[0]));
+  EXPECT_TRUE(at::equal(gather_chunked_noise(starts, seeds, 8, {3}, at::kFloat), rows.select(1, 0)));
+  auto out = at::zeros({2, 5, 3});
+  fill_chunked_noise_(out, seeds, 8, starts);
+  EXPECT_TRUE(at::equal(out, rows));
+  EXPECT_THROW(fill_chunked_noise_(at::zeros({2, 5, 1}).expand({2, 5, 3}), 7, 8), c10::ValueError);
 }
 
 TEST(PaddedChunks, RebuildsTheSequence) {
