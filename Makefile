@@ -8,7 +8,7 @@ KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
-.PHONY: demo test test-python test-cpp lint build clean
+.PHONY: demo test test-python test-cpp sanitize lint build clean
 
 demo: build
 	$(BIN)/python -m chunked_noise demo
@@ -41,6 +41,16 @@ test-cpp: build $(VENV)/.test-tools
 		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
 	$(BIN)/cmake --build build/cmake
 	$(BIN)/ctest --test-dir build/cmake --output-on-failure --no-tests=ignore
+
+# ThreadSanitizer: make sanitize SANITIZERS=thread
+SANITIZERS ?= address,undefined
+sanitize: $(VENV)/.test-tools
+	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B build/sanitize -DCHUNKED_NOISE_TESTS=ON \
+		-DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		-DCMAKE_CXX_FLAGS="-fsanitize=$(SANITIZERS) -fno-sanitize=vptr -fno-sanitize-recover=all" \
+		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
+	$(BIN)/cmake --build build/sanitize
+	$(BIN)/ctest --test-dir build/sanitize --output-on-failure --no-tests=ignore
 
 $(VENV)/.lint-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"
