@@ -58,9 +58,12 @@ def as_one_or_many(value: Any, name: str, convert: Callable[[Any, str], int]) ->
     return convert(value, name)
 
 
-def as_tensor(value: int | Tensor, like: torch.device) -> Tensor:
-    """Returns a value for all rows as a tensor, made on the device without a copy from the host."""
-    return value if isinstance(value, Tensor) else torch.full((), value, dtype=torch.int64, device=like)
+def as_tensor(value: int | Tensor, like: int | Tensor) -> Tensor:
+    """Returns a value for all rows as a tensor beside the tensor `like`, without a copy from the host."""
+    if isinstance(value, Tensor):
+        return value
+    assert isinstance(like, Tensor)
+    return torch.full((), value, dtype=torch.int64, device=like.device)
 
 
 def check_out(out: Any, shape: list[int], device: torch.device, dtype: torch.dtype) -> None:

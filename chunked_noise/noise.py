@@ -120,7 +120,7 @@ def sample_chunked_noise(
     ops = torch.ops.chunked_noise
     noise: Tensor
     if isinstance(seeds, Tensor) or isinstance(starts, Tensor):
-        seeds, starts = as_tensor(seeds, device), as_tensor(starts, device)
+        seeds, starts = as_tensor(seeds, starts), as_tensor(starts, seeds)
         if out is None:
             noise = ops.sample_chunked_noise.rows(
                 sizes, seed=seeds, chunk_size=chunk_size, start=starts, device=device, dtype=dtype
@@ -183,7 +183,7 @@ def gather_chunked_noise(
     if not isinstance(where, Tensor):
         raise TypeError(f"positions must be integers of shape (tokens,), got {positions!r}")
     features = as_sizes(feature_shape, "feature_shape")
-    of = as_tensor(as_one_or_many(seeds, "a seed", as_seed), where.device).to(where.device)
+    of = as_tensor(as_one_or_many(seeds, "a seed", as_seed), where).to(where.device)
     chunk_size = as_int64(chunk_size, "chunk_size")
     if out is None:
         noise: Tensor = torch.ops.chunked_noise.gather_chunked_noise.default(

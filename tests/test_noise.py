@@ -256,8 +256,9 @@ def test_errors(shape, options, error, message, device):
 def test_a_device_that_is_not_there(device):
     if device == "cuda" and torch.version.cuda:
         pytest.skip("this torch has CUDA")
-    with pytest.raises(NotImplementedError, match=f"^device {device} is not available in this build of torch$"):
-        sample((1, 8), device=device)
+    for seed in (7, [7]):
+        with pytest.raises(NotImplementedError, match=f"^device {device} is not available in this build of torch$"):
+            sample((1, 8), device=device, seed=seed)
 
 
 def test_deep_inside_a_huge_chunk():
