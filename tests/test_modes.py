@@ -157,6 +157,15 @@ def test_symbolic_tracing_with_fake_tensors(x):
         assert (one.tensors[0].shape, one.tensors[0].stride()) == (other.tensors[0].shape, other.tensors[0].stride())
 
 
+@pytest.mark.parametrize("count", [0, 1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_opcheck_of_gather_and_of_no_chunks(count, dtype):
+    for seeds in (torch.tensor(3), torch.arange(count) - 1):
+        options = {"seeds": seeds, "chunk_size": 4, "feature_shape": [3], "dtype": dtype}
+        torch.library.opcheck(ops.gather_chunked_noise.default, (5 * torch.arange(count),), options)
+    torch.library.opcheck(ops.padded_chunks.default, (torch.zeros(count, 0, 3, dtype=dtype, requires_grad=True), 4))
+
+
 @torch.fx.wrap
 def wrapped_noise_like(x):
     return sample(x.shape, dtype=x.dtype)
