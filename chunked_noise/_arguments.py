@@ -36,10 +36,9 @@ def as_int64(value: Any, name: str) -> int:
 def as_seed(value: Any, name: str = "seed") -> int:
     """Returns a seed reduced modulo 2**64, as the two's complement that the operators take."""
     seed = as_integer(value, name)
-    if INT64_MIN <= seed <= INT64_MAX:
-        return seed
-    seed %= 2**64
-    return seed if seed <= INT64_MAX else seed - 2**64
+    folded = (seed + 2**63) % 2**64 - 2**63
+    # One condition, and so one compilation for all seeds that need folding and one, without arithmetic, for the others.
+    return seed if folded == seed else folded
 
 
 def as_sizes(value: Any, name: str) -> list[int]:
@@ -51,6 +50,8 @@ def as_sizes(value: Any, name: str) -> list[int]:
 
 def as_one_or_many(value: Any, name: str, convert: Callable[[Any, str], int]) -> int | Tensor:
     """Returns one integer as an int, and several as a tensor; a tensor is left as it is."""
+    if isinstance(value, int):  # first, as a compiler's symbolic integer is one too and can be asked nothing else
+        return convert(value, name)
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "__len__") and not isinstance(value, str | bytes):

@@ -1,7 +1,11 @@
 """C++ programs that find the installed package with CMake, without Python in them."""
 
+import os
+import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -64,3 +68,20 @@ def test_no_python_in_the_program(programs, name):
     assert "libchunked_noise.so" in needed
     assert "libpython" not in run("ldd", programs / name)
     assert "libtorch_python" not in run("ldd", programs / name)
+
+
+def test_readme_commands(tmp_path):
+    """The commands of the README, on a copy of the example, as a reader would run them."""
+    shutil.copytree(ROOT / "examples/cpp", tmp_path / "examples/cpp")
+    section = (ROOT / "README.md").read_text().split("## Using it from C++")[1]
+    commands = re.search(r"```bash\n(.*?)```", section, re.DOTALL)[1]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    output = run("bash", "-e", "-c", commands, cwd=tmp_path, env={**os.environ, "PATH": path})
+    assert "TorchScript, AOTInductor and C++ agree" in output
+    (results,) = tmp_path.rglob("results.pt")
+    x = torch.ones(2, 100, 8)
+    noise = chunked_noise.sample_chunked_noise(x.shape, seed=2**64 - 5, chunk_size=16, device="cpu", dtype=x.dtype)
+    for result in torch.load(results, weights_only=False):
+        assert_same_bits(result, torch.cumsum(x + noise, dim=1))
+    for length in ("1", "15", "16", "17", "4096"):
+        assert "agree" in run(results.parent / "inference", results.parent, length)
