@@ -86,9 +86,8 @@ def same_bits(a, b):
 
 
 def comparable(chunk_size, *sizes):
-    numel = 1
-    for size in sizes:
-        numel *= size
+    """Whether the reference, which draws every chunk, takes no time."""
+    numel = math.prod(max(size, 1) for size in sizes)
     return numel <= MAX_NUMEL and chunk_size * numel <= 4 * MAX_NUMEL
 
 
