@@ -89,12 +89,12 @@ def draw_spectrum(samples: dict[str, Sample], size: Size, path: Path) -> None:
         power = samples[name].spectrum
         cycles = np.arange(1, len(power) + 1) / size.square
         axis.axhspan(low / series, high / series, color="0.88")
-        axis.semilogy(cycles, np.maximum(power, 1e-2), color=COLOURS[name], lw=0.9)
-        axis.set(ylim=(0.02, 200) if power.max() > 2 else (0.8, 1.25))
+        axis.semilogy(cycles, power, color=COLOURS[name], lw=0.9)
+        limits, ticks = ((0.02, 500), [0.1, 1, 10, 100]) if power.max() > 2 else ((0.7, 1.43), [0.75, 1, 1.33])
+        axis.set(ylim=limits)
+        axis.set_yticks(ticks, map(str, ticks))
+        axis.minorticks_off()
         axis.set_title(name, loc="left")
-        if power.max() <= 2:
-            axis.set_yticks([0.8, 1, 1.25], ["0.8", "1", "1.25"])
-            axis.minorticks_off()
     axes[-1].set(xlabel="cycles per chunk", xlim=(0, POSITIONS / 2))
     figure.supylabel("power (white noise: 1; grey: 99.9 % of chance)", fontsize=9)
     save(figure, path)
@@ -108,12 +108,13 @@ def draw_p_values(results: dict[str, list[Result]], path: Path) -> None:
         p = np.sort([result.p for result in results[source.name]])
         place = np.arange(1, len(p) + 1) / (len(p) + 1)
         axis.loglog(place, np.maximum(p, floor), ".", ms=5, color=COLOURS[source.name], label=source.name)
-        if source is OURS:
-            axis.loglog(place, ALPHA / np.arange(len(p), 0, -1), "--", color="0.2", lw=1, label="rejected below (Holm)")
-            axis.loglog(place, place, color="0.2", lw=0.8, label="as chance has it")
+    ours = len(results[OURS.name])
+    place = np.arange(1, ours + 1) / (ours + 1)
+    axis.loglog(place, place, color="0.2", lw=0.8, label="as chance has it")
+    axis.loglog(place, ALPHA / np.arange(ours, 0, -1), "--", color="0.2", lw=1, label="Holm: reject below")
     axis.set(xlabel="rank of the test / number of tests", ylabel="p-value", ylim=(floor / 3, 3))
-    axis.set_title("P-values in order; smaller than 1e-30 is drawn there")
-    axis.legend(loc="lower right")
+    axis.set_title("P-values in order (smaller than 1e-30 drawn there)")
+    axis.legend(loc="center left", bbox_to_anchor=(0.04, 0.42))
     save(figure, path)
 
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 ALPHA = 0.01
+SUSPECT = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,12 @@ def anderson_darling_p(u: NDArray[np.float64]) -> float:
         quintic = 1.0776 - (2.30695 - (0.43424 - (0.082433 - (0.008056 - 0.0003146 * z) * z) * z) * z) * z
         cdf = np.exp(-np.exp(quintic))
     return float(1 - cdf)
+
+
+def at_most(results: list[Result], level: float) -> list[Result]:
+    """Those whose corrected p-value is at most `level`."""
+    corrected = holm([result.p for result in results])
+    return [result for result, p in zip(results, corrected, strict=True) if p <= level]
 
 
 def holm(p: list[float]) -> NDArray[np.float64]:

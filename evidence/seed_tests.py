@@ -156,14 +156,16 @@ def build_testu01(folder: Path) -> Path | None:
     return program if subprocess.run(command, capture_output=True).returncode == 0 else None
 
 
-def run_testu01(battery: str, streams: list[tuple[str, str]], first: int) -> Iterator[tuple[str, list[Result]]]:
-    """Runs the battery on the streams, from seed and chunk `first` on; gives nothing where TestU01 is missing."""
+def run_testu01(streams: list[tuple[str, str]], first: int) -> Iterator[tuple[str, list[Result]]]:
+    """Runs SmallCrush on the streams, from seed and chunk `first` on; gives nothing where TestU01 is missing."""
     with tempfile.TemporaryDirectory() as folder:
         program = build_testu01(Path(folder))
         if program is None:
             return
         for over, part in streams:
-            run = subprocess.run([program, over, part, battery, str(first)], capture_output=True, text=True, check=True)
+            run = subprocess.run(
+                [program, over, part, "SmallCrush", str(first)], capture_output=True, text=True, check=True
+            )
             lines = [line.split(maxsplit=2) for line in run.stdout.splitlines() if line.startswith("p ")]
             name = f"over {over}, {part}"
             found = [(f"{name}: {test}", float(p)) for _, p, test in lines]
