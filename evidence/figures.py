@@ -118,15 +118,14 @@ def draw_p_values(results: dict[str, list[Result]], path: Path) -> None:
     save(figure, path)
 
 
-def draw_seeds(changes: NDArray[np.float64], repeats: list[Repeats], path: Path) -> None:
+def draw_seeds(changes: NDArray[np.float64], samples: int, repeats: list[Repeats], path: Path) -> None:
     """Which output bits an input bit changes, and how many derived seeds have equal low halves."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", width_ratios=(1.25, 1))
+    reach = 2.5 / samples**0.5  # 5 standard deviations
     picture = left.imshow(
-        changes.T, vmin=0, vmax=1, cmap="RdBu", origin="lower", interpolation="nearest", aspect="auto"
+        changes.T, "RdBu", vmin=0.5 - reach, vmax=0.5 + reach, origin="lower", interpolation="nearest", aspect="auto"
     )
-    left.set(
-        title="How often a bit changes", xlabel="input bit: 64 of the chunk index, 64 of the seed", ylabel="output bit"
-    )
+    left.set(title="How often a bit changes", xlabel="input bit (chunk index, then seed)", ylabel="output bit")
     left.set_xticks([0, 32, 64, 96, 127], ["0", "32", "0", "32", "63"])
     left.axvline(63.5, color="0.2", lw=0.8)
     figure.colorbar(picture, ax=left, label="share of changes (ideal: 0.5)")

@@ -152,7 +152,7 @@ def main() -> int:
     figures.draw_chunks(first, images / "chunks.png")
     figures.draw_spectrum(first, size, images / "spectrum.png")
     figures.draw_p_values({name: e.results for name, e in examined.items()}, images / "p_values.png")
-    figures.draw_seeds(avalanche(OURS, n // 64, 0)[0], repeats, images / "seeds.png")
+    figures.draw_seeds(avalanche(OURS, n // 64, 0)[0], n // 64, repeats, images / "seeds.png")
     write_report(list(examined.values()), size, n, repeats, options.quick, out / "statistics.md")
     say(f"wrote {out / 'statistics.md'}")
 
