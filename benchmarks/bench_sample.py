@@ -180,7 +180,7 @@ def draw_chart(rows: list[dict], others: dict[str, float], path: Path) -> None:
     left.legend()
     names = sorted(others, key=lambda name: others[name])
     right.barh(names, [others[name] / 1e3 for name in names])
-    right.set(xlabel="milliseconds", title="(1, 8192, 1024) float32, chunk 128, 2 threads")
+    right.set(xlabel="milliseconds", title="(1, 8192, 1024) float32, chunk 128,\n2 threads")
     right.invert_yaxis()
     figure.savefig(path, dpi=110)
 
