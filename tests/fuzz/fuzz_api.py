@@ -109,7 +109,7 @@ def sample(source):
     assert list(noise.shape) == [int(size) for size in shape]
     if noise.device.type != "cpu" or not comparable(int(chunk_size), *noise.shape[1:]):
         return
-    for row in range(noise.shape[0]):
+    for row in range(min(noise.shape[0], 64)):
         one_seed, one_start = (
             int(v) if not hasattr(v, "__len__") or (isinstance(v, torch.Tensor) and v.dim() == 0) else int(v[row])
             for v in (seed, start)
@@ -130,7 +130,7 @@ def gather(source):
     noise = gather_chunked_noise(positions, seeds=seeds, chunk_size=chunk_size, feature_shape=features, dtype=dtype)
     if not comparable(int(chunk_size), *features):
         return
-    for row in range(noise.shape[0]):
+    for row in range(min(noise.shape[0], 64)):
         seed = int(seeds[row]) if hasattr(seeds, "__len__") else int(seeds)
         if int(positions[row]) > 2**40:
             continue
