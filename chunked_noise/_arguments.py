@@ -1,7 +1,7 @@
 """Integers of any kind as Python integers; the other checks are in C++, where every caller meets them."""
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +29,8 @@ def as_int64(value: Any, name: str) -> int:
     """Returns `value` as an int that fits 64 signed bits."""
     integer = as_integer(value, name)
     if not INT64_MIN <= integer <= INT64_MAX:
-        raise ValueError(f"{name} must be less than 2**63, got {show(integer)}")
+        limit = "less than 2**63" if integer > 0 else "at least -2**63"
+        raise ValueError(f"{name} must be {limit}, got {show(integer)}")
     return integer
 
 
@@ -54,7 +55,8 @@ def as_one_or_many(value: Any, name: str, convert: Callable[[Any, str], int]) ->
         return convert(value, name)
     if isinstance(value, Tensor):
         return value
-    if hasattr(value, "__len__") and not isinstance(value, str | bytes):
+    is_array = getattr(value, "ndim", 0) > 0
+    if is_array or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
         return torch.tensor([convert(item, name) for item in value], dtype=torch.int64, device="cpu")
     return convert(value, name)
 

@@ -66,7 +66,7 @@ def sample_chunked_noise(
     read or moved. The same seed gives every input and every row the same noise.
 
     The cost follows the positions asked for and, on CPU, how many numbers the chunk has before the first of them, which
-    take 0.1 ns each. More than 2**36 are refused.
+    take 0.1 ns each. More than 2**36 are refused. Where `show_config()` names the engine `aten`, it draws whole chunks.
 
     Args:
         shape: (batch, sequence, ...), at least 2 sizes, each >= 0.
@@ -180,10 +180,14 @@ def gather_chunked_noise(
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
     where = as_one_or_many(positions, "a position", as_int64)
+    if isinstance(where, Tensor) and where.dim() != 1:
+        raise ValueError(f"positions must have 1 dimension, got shape {tuple(where.shape)}")
     if not isinstance(where, Tensor):
         raise TypeError(f"positions must be integers of shape (tokens,), got {positions!r}")
     features = as_sizes(feature_shape, "feature_shape")
-    of = as_tensor(as_one_or_many(seeds, "a seed", as_seed), where).to(where.device)
+    of = as_tensor(as_one_or_many(seeds, "a seed", as_seed), where)
+    if torch.compiler.is_compiling():
+        of = of.to(where.device)  # which a CUDA graph capture would not allow
     chunk_size = as_int64(chunk_size, "chunk_size")
     if out is None:
         noise: Tensor = torch.ops.chunked_noise.gather_chunked_noise.default(

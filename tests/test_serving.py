@@ -204,6 +204,10 @@ def test_out_that_shares_memory_with_the_seeds():
         ({"seed": torch.zeros(2, dtype=torch.bool)}, TypeError, "seed must be an integer tensor, got Bool"),
         ({"seed": [1, 2.5]}, TypeError, "seed must be an integer, got 2.5"),
         ({"seed": "ab"}, TypeError, "seed must be an integer, got 'ab'"),
+        ({"seed": {5, 9}}, TypeError, "seed must be an integer, got {"),
+        ({"seed": {5: 1, 6: 2}}, TypeError, "seed must be an integer, got {5: 1, 6: 2}"),
+        ({"seed": torch.tensor([1, 2]).to_sparse()}, ValueError, "seed must be strided"),
+        ({"start": -(2**70)}, ValueError, r"start must be at least -2\*\*63"),
         ({"start": [0, -4]}, ValueError, "positions must not be negative, got -4 in row 1"),
         ({"start": torch.tensor([-1, 0])}, ValueError, "positions must not be negative, got -1 in row 0"),
         ({"start": [0, 2**63 - 3]}, ValueError, r"positions must be less than 2\*\*63, got start"),
@@ -224,8 +228,15 @@ def test_errors_of_rows(change, error, message):
     ("positions", "change", "error", "message"),
     [
         ([0, -4], {}, ValueError, "positions must not be negative, got -4 in row 1"),
-        (torch.tensor([[0]]), {}, ValueError, r"positions must have 1 dimension, got shape \[1, 1\]"),
+        (torch.tensor([[0]]), {}, ValueError, r"positions must have 1 dimension, got shape \(1, 1\)"),
         (torch.tensor(0), {}, ValueError, "positions must have 1 dimension"),
+        (
+            torch.tensor(3),
+            {"feature_shape": (8,), "out": torch.zeros(8)},
+            ValueError,
+            "positions must have 1 dimension",
+        ),
+        (torch.tensor(0), {"seeds": torch.tensor([1, 2, 3]), "out": torch.zeros(3)}, ValueError, "1 dimension"),
         (5, {}, TypeError, r"positions must be integers of shape \(tokens,\), got 5"),
         ("ab", {}, TypeError, "must be an integer, got 'ab'"),
         ([0.5], {}, TypeError, "must be an integer, got 0.5"),
@@ -243,6 +254,42 @@ def test_errors_of_gather(positions, change, error, message):
     arguments = {"seeds": 7, "chunk_size": 4, "feature_shape": (3,), "dtype": torch.float32, **change}
     with pytest.raises(error, match=message):
         gather_chunked_noise(positions, **arguments)
+
+
+def test_zero_dimensional_arrays_are_integers():
+    expected = sample_chunked_noise((2, 8, 2), seed=5, start=3, **OPTIONS)
+    assert_same_bits(sample_chunked_noise((2, 8, 2), seed=np.array(5), start=np.array(3), **OPTIONS), expected)
+
+
+def test_empty_requests_take_no_memory():
+    for seed in (5, torch.tensor(5)):
+        assert sample_chunked_noise((2**40, 0, 3), seed=seed, **OPTIONS).numel() == 0
+    empty = sample_chunked_noise((3, 0, 4), seed=5, **OPTIONS)
+    assert sample_chunked_noise((3, 0, 4), seed=5, out=empty, **OPTIONS) is empty
+
+
+def test_seeds_and_positions_that_another_thread_writes():
+    """Whatever they are at the moment: no crash. In a process of its own."""
+    code = """
+import threading, time, torch
+from chunked_noise import gather_chunked_noise
+positions = torch.zeros(50_000, dtype=torch.int64)
+seeds = torch.zeros(50_000, dtype=torch.int64)
+generator, stop = torch.Generator(), threading.Event()
+def write():
+    while not stop.is_set():
+        positions.random_(0, 2**40, generator=generator)
+        seeds.random_(0, 1000, generator=generator)
+writer = threading.Thread(target=write)
+writer.start()
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    gather_chunked_noise(positions, seeds=seeds, chunk_size=4, feature_shape=(2,), dtype=torch.float32)
+stop.set()
+writer.join()
+print("done")
+"""
+    assert run_python(code).strip() == "done"
 
 
 def test_empty_batches():

@@ -43,11 +43,16 @@ struct Runs {
   CHUNKED_NOISE_HOST_DEVICE std::int64_t numel() const { return count * length * features; }
   CHUNKED_NOISE_HOST_DEVICE std::int64_t chunk_numel() const { return chunk_size * features; }
 
+  // A negative start can only come from a device whose values nobody looked at: its noise has no meaning, and no harm.
+  CHUNKED_NOISE_HOST_DEVICE std::int64_t first_position(std::int64_t run) const {
+    return start[run] < 0 ? 0 : start[run];
+  }
+
   // The source of element `destination` of the destination, in [0, numel()).
   CHUNKED_NOISE_HOST_DEVICE Source source(std::int64_t destination) const {
     const std::int64_t row = destination / features;
     const std::int64_t run = row / length;
-    const std::int64_t position = start[run] + row % length;
+    const std::int64_t position = first_position(run) + row % length;
     return {derive_chunk_seed(seed[run], static_cast<std::uint64_t>(position / chunk_size)),
             position % chunk_size * features + destination % features};
   }

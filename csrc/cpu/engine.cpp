@@ -80,17 +80,22 @@ class SortedRuns {
     const auto before = [&](std::int64_t a, std::int64_t b) {
       return std::pair(runs.seed[a], runs.start[a]) < std::pair(runs.seed[b], runs.start[b]);
     };
-    std::vector<std::int64_t> rows(static_cast<std::size_t>(runs.count));
-    std::iota(rows.begin(), rows.end(), 0);
-    if (std::is_sorted(rows.begin(), rows.end(), before)) {
+    bool sorted = true;
+    for (std::int64_t run = 1; run < runs.count && sorted; ++run) {
+      sorted = !before(run, run - 1);
+    }
+    if (sorted) {
       return;
     }
-    std::sort(rows.begin(), rows.end(), before);
-    for (const std::int64_t row : rows) {
+    rows_.resize(static_cast<std::size_t>(runs.count));
+    std::iota(rows_.begin(), rows_.end(), 0);
+    std::sort(rows_.begin(), rows_.end(), before);
+    seeds_.reserve(rows_.size());
+    starts_.reserve(rows_.size());
+    for (const std::int64_t row : rows_) {
       seeds_.push_back(runs.seed[row]);
       starts_.push_back(runs.start[row]);
     }
-    rows_ = std::move(rows);
     runs_.seed.data = seeds_.data();
     runs_.start.data = starts_.data();
   }

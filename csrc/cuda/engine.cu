@@ -224,6 +224,9 @@ void fill(const at::Tensor& out, const Request& request) {
     return;
   }
   const c10::cuda::CUDAGuard guard(out.device());
+  const auto on_device = [](const at::Tensor& values) { return !values.defined() || values.is_cuda(); };
+  TORCH_CHECK((on_device(request.seeds) && on_device(request.starts)) || !capturing(),
+              "seeds and starts must be numbers, or tensors on the device of the noise, in a CUDA graph capture");
   if (const std::string reason = obstacle(out, request.runs); !reason.empty()) {
     TORCH_CHECK(!capturing(),
                 "noise that ATen draws cannot be captured in a CUDA graph, and ATen has to draw this: ", reason);

@@ -1,6 +1,6 @@
-// The engine for NVIDIA GPUs: every request is one launch, whatever its number of chunks, and can be captured in a CUDA
-// graph. Replayed, a graph gives the same values for a seed and start that are numbers, and the values for the current
-// contents of tensors of seeds and starts.
+// The engine for NVIDIA GPUs: every request is one launch, whatever its number of chunks and runs, and can be captured
+// in a CUDA graph. Replayed, a graph gives the same values for a seed and start that are numbers, and the values for
+// the current contents of tensors of seeds and starts.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -101,7 +101,7 @@ class LinearTiles {
     const Runs& runs = geometry_.runs;
     const auto [run, offset] = geometry_.by_run_numel(destination);
     const auto [row, feature] = geometry_.by_features(offset);
-    const auto [chunk, position] = geometry_.by_chunk_size(runs.start[run] + row);
+    const auto [chunk, position] = geometry_.by_chunk_size(runs.first_position(run) + row);
     const auto element = static_cast<std::uint32_t>(position * runs.features + feature);
     const std::int64_t left_in_run = geometry_.run_numel - offset;
     const std::int64_t left_in_chunk = geometry_.chunk_numel - element;
@@ -142,7 +142,7 @@ class CounterTiles {
     if (subsequence >= threads()) {
       return;
     }
-    const auto [first_chunk, position] = geometry_.by_chunk_size(runs.start[run]);
+    const auto [first_chunk, position] = geometry_.by_chunk_size(runs.first_position(run));
     const auto first_element = static_cast<std::uint32_t>(position * runs.features);
     const std::uint32_t first_counter = geometry_.by_counter_numel(first_element).quotient;
     const auto [chunk_in_run, counter] = by_counters_per_chunk_(first_counter + counter_in_run);

@@ -51,6 +51,7 @@ void check_range(c10::SymIntArrayRef shape, const c10::SymInt& chunk_size, const
 void check_per_row(const at::Tensor& values, const c10::SymInt& rows, const char* name) {
   TORCH_CHECK_TYPE(c10::isIntegralType(values.scalar_type(), /*includeBool=*/false), name,
                    " must be an integer tensor, got ", values.scalar_type());
+  TORCH_CHECK_VALUE(values.layout() == at::kStrided, name, " must be strided, got layout ", values.layout());
   TORCH_CHECK_VALUE(values.dim() <= 1, name, " must have one value a row, got shape ", values.sym_sizes());
   const auto count = values.dim() == 1 ? values.sym_size(0).maybe_as_int() : std::nullopt;
   const auto wanted = rows.maybe_as_int();

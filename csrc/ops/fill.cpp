@@ -16,6 +16,20 @@
 #include "ops/registration.h"
 
 namespace chunked_noise {
+namespace {
+
+// `starts` is a contiguous int64 tensor on a CPU.
+void check_starts(const at::Tensor& starts, std::int64_t length) {
+  const auto* values = starts.const_data_ptr<std::int64_t>();
+  for (std::int64_t row = 0; row < starts.numel(); ++row) {
+    TORCH_CHECK_VALUE(values[row] >= 0, "positions must not be negative, got ", values[row], " in row ", row);
+    TORCH_CHECK_VALUE(values[row] <= std::numeric_limits<std::int64_t>::max() - length,
+                      "positions must be less than 2**63, got start ", values[row], " in row ", row, " and length ",
+                      length);
+  }
+}
+
+}  // namespace
 
 Request Request::to(at::Device device) const {
   Request moved = *this;
@@ -25,6 +39,9 @@ Request Request::to(at::Device device) const {
   }
   if (starts.defined()) {
     moved.starts = starts.to(device);
+    if (device.is_cpu() && !starts.is_cpu()) {
+      check_starts(moved.starts, runs.length);  // nobody could look before
+    }
     moved.runs.start.data = moved.starts.const_data_ptr<std::int64_t>();
   }
   return moved;
@@ -45,6 +62,9 @@ void check_self(const at::Tensor& self, const c10::SymInt& chunk_size, const c10
 // Whether two elements of the tensor may be one memory. A dimension whose stride does not step over all of the smaller
 // ones counts, although some exotic layouts of this kind are free of overlap.
 bool overlaps_itself(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) {
+    return false;
+  }
   std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // stride, size
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
     if (tensor.size(i) > 1) {
@@ -72,24 +92,12 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
   return status == at::MemOverlapStatus::TooHard ? a.is_alias_of(b) : status != at::MemOverlapStatus::No;
 }
 
-// One integer for each row of `self`, as a contiguous int64 tensor; a 0-dimensional one serves all rows.
-at::Tensor per_row(const at::Tensor& self, const at::Tensor& values, const char* name) {
+// One integer for each row of `self`, or one for all, as a contiguous int64 tensor. On a CPU it is a copy: another
+// thread may write to the caller's while we check and sort it.
+at::Tensor integers(const at::Tensor& self, const at::Tensor& values, const char* name) {
   check_per_row(values, self.sym_size(0), name);
   TORCH_CHECK_VALUE(!overlap(self, values), "the tensor to fill and ", name, " must not overlap");
-  return values.to(at::kLong).expand({self.size(0)}).contiguous();
-}
-
-void check_starts(const at::Tensor& starts, std::int64_t length) {
-  if (!starts.device().is_cpu()) {
-    return;  // looking would wait for the device
-  }
-  const auto* values = starts.const_data_ptr<std::int64_t>();
-  for (std::int64_t row = 0; row < starts.numel(); ++row) {
-    TORCH_CHECK_VALUE(values[row] >= 0, "positions must not be negative, got ", values[row], " in row ", row);
-    TORCH_CHECK_VALUE(values[row] <= std::numeric_limits<std::int64_t>::max() - length,
-                      "positions must be less than 2**63, got start ", values[row], " in row ", row, " and length ",
-                      length);
-  }
+  return values.to(at::kLong, /*non_blocking=*/false, /*copy=*/values.is_cpu()).contiguous();
 }
 
 // Fills `target` (request.runs.count, length, features...), whatever its strides.
@@ -169,13 +177,17 @@ void fill_rows(Engine* engine, at::Tensor& self, const at::Tensor& seed, std::in
   check_memory(self);
   at::AutoDispatchBelowADInplaceOrView guard;
   Request request;
-  request.seeds = per_row(self, seed, "seed");
-  request.starts = per_row(self, start, "start");
-  check_starts(request.starts, self.size(1));
+  request.seeds = integers(self, seed, "seed");
+  request.starts = integers(self, start, "start");
+  if (request.starts.is_cpu()) {  // elsewhere, looking would wait for the device
+    check_starts(request.starts, self.size(1));
+  }
   if (self.numel() == 0) {
     return;
   }
   request.runs.count = self.size(0);
+  request.seeds = request.seeds.expand({self.size(0)}).contiguous();
+  request.starts = request.starts.expand({self.size(0)}).contiguous();
   request.runs.chunk_size = chunk_size;
   fill_tensor(engine, self, request);
 }

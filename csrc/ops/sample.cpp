@@ -107,6 +107,8 @@ at::Tensor sample_rows(c10::SymIntArrayRef shape, const at::Tensor& seed, c10::S
 at::Tensor gather(const at::Tensor& positions, const at::Tensor& seeds, c10::SymInt chunk_size,
                   c10::SymIntArrayRef feature_shape, at::ScalarType dtype) {
   TORCH_CHECK_VALUE(positions.dim() == 1, "positions must have 1 dimension, got shape ", positions.sym_sizes());
+  ops::check_per_row(positions, positions.sym_size(0), "positions");
+  ops::check_per_row(seeds, positions.sym_size(0), "seeds");
   // A token is a row of one position.
   std::vector<c10::SymInt> shape{positions.sym_size(0), 1};
   shape.insert(shape.end(), feature_shape.begin(), feature_shape.end());
