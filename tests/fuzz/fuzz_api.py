@@ -98,7 +98,7 @@ def sample(source):
     dtype = source.data.PickValueInList(DTYPES)
     device = source.data.PickValueInList(["cpu", "cpu", "cpu", "meta", "cuda", "nowhere", torch.device("cpu"), None])
     plain = all(type(size) is int and size >= 0 for size in shape)
-    if plain and math.prod(shape) > 2**22:
+    if math.prod(max(int(size), 1) for size in shape if isinstance(size, int | torch.Tensor)) > 2**22:
         return  # allocating it is torch's business
     out = None
     if plain and dtype in NOISE_DTYPES and source.data.ConsumeIntInRange(0, 2) == 0:
