@@ -138,7 +138,7 @@ def empty_environment(tmp_path_factory):
     path = tmp_path_factory.mktemp("empty")
     venv.create(path, with_pip=True)
     python = path / "bin/python"
-    installed = pip("install", "--quiet", "setuptools>=77", python=python)
+    installed = pip("install", "--quiet", "setuptools>=64", python=python)
     assert installed.returncode == 0, installed.stderr
     return python
 
