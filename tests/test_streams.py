@@ -45,10 +45,13 @@ def test_full_set(dtype, name):
 def test_at_default_capability():
     """Another capability has other values for float32, and pins of its own."""
     code = """
-import torch, test_streams
+import pytest, torch, test_streams
 for name in test_streams.make_streams.SMALL_SHAPES:
     for dtype in test_streams.make_streams.DTYPES:
-        test_streams.check(dtype, name)
+        try:
+            test_streams.check(dtype, name)
+        except pytest.skip.Exception:
+            pass
 print(torch.backends.cpu.get_cpu_capability())
 """
     assert run_python(code, ATEN_CPU_CAPABILITY="default").strip() == "DEFAULT"
