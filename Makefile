@@ -39,7 +39,7 @@ $(VENV)/.built: $(VENV)/.torch-$(KEY) $(SOURCES)
 	@touch $@
 
 $(VENV)/.test-tools: $(VENV)/.torch-$(KEY)
-	$(BIN)/python -m pip install --quiet "pytest>=8" "hypothesis>=6" cmake build
+	$(BIN)/python -m pip install --quiet "pytest>=8" "hypothesis>=6" cmake
 	@touch $@
 
 test-python: build $(VENV)/.test-tools

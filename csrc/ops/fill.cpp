@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -150,6 +151,15 @@ void fill_in_place(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
   torch::autograd::increment_version(self);
 }
 
+// Registers one kernel for both overloads.
+template <class MakeKernel>
+void register_both(torch::Library& library, const MakeKernel& make_kernel) {
+  if (first_copy()) {
+    library.impl("fill_chunked_noise_", make_kernel());
+    library.impl("fill_chunked_noise_.rows", make_kernel());
+  }
+}
+
 }  // namespace
 
 void fill(Engine* engine, at::Tensor& self, std::int64_t seed, std::int64_t chunk_size, std::int64_t start) {
@@ -204,44 +214,25 @@ TORCH_LIBRARY_IMPL(chunked_noise, Meta, library) {
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, Autograd, library) {
-  if (!chunked_noise::ops::first_copy()) {
-    return;
-  }
-  library.impl("fill_chunked_noise_", torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_autograd>());
-  library.impl("fill_chunked_noise_.rows",
-               torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_autograd>());
+  chunked_noise::ops::register_both(
+      library, [] { return torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_autograd>(); });
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, ADInplaceOrView, library) {
-  if (!chunked_noise::ops::first_copy()) {
-    return;
-  }
-  library.impl("fill_chunked_noise_", torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>());
-  library.impl("fill_chunked_noise_.rows",
-               torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>());
+  chunked_noise::ops::register_both(
+      library, [] { return torch::CppFunction::makeFromBoxedFunction<&chunked_noise::ops::fill_in_place>(); });
 }
 
-// Torch's own fallbacks for views that conjugate or negate expect a mutated argument to be returned too.
+// Torch's own fallbacks for views that conjugate or negate, and for tensors of zeros without memory, expect a mutated
+// argument to be returned too.
 TORCH_LIBRARY_IMPL(chunked_noise, Conjugate, library) {
-  if (!chunked_noise::ops::first_copy()) {
-    return;
-  }
-  library.impl("fill_chunked_noise_", torch::CppFunction::makeFallthrough());
-  library.impl("fill_chunked_noise_.rows", torch::CppFunction::makeFallthrough());
+  chunked_noise::ops::register_both(library, torch::CppFunction::makeFallthrough);
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, Negative, library) {
-  if (!chunked_noise::ops::first_copy()) {
-    return;
-  }
-  library.impl("fill_chunked_noise_", torch::CppFunction::makeFallthrough());
-  library.impl("fill_chunked_noise_.rows", torch::CppFunction::makeFallthrough());
+  chunked_noise::ops::register_both(library, torch::CppFunction::makeFallthrough);
 }
 
 TORCH_LIBRARY_IMPL(chunked_noise, ZeroTensor, library) {
-  if (!chunked_noise::ops::first_copy()) {
-    return;
-  }
-  library.impl("fill_chunked_noise_", torch::CppFunction::makeFallthrough());
-  library.impl("fill_chunked_noise_.rows", torch::CppFunction::makeFallthrough());
+  chunked_noise::ops::register_both(library, torch::CppFunction::makeFallthrough);
 }
