@@ -1,12 +1,13 @@
 """The CUDA engine on a GPU: bit for bit the documented loop on that device, in one launch that graphs can capture."""
 
+import csv
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from support import DTYPES, assert_same_bits, run_python
+from support import DTYPES, ROOT, assert_same_bits, run_python
 
 import chunked_noise
 from chunked_noise import reference, sample_chunked_noise
@@ -190,6 +191,22 @@ def test_chunks_are_not_repeated():
     chunks = sample((1, 64 * 16, 8)).view(64, 16 * 8)
     correlation = torch.corrcoef(chunks) - torch.eye(64, device="cuda")
     assert correlation.abs().max() < 0.5
+
+
+def test_pinned_streams(launch_threads):
+    """The values of the pins for this number of threads, or of those within one launch wave, are approximate."""
+    checked = 0
+    for row in csv.DictReader((ROOT / "tests/data/cuda_streams.csv").read_text().splitlines()):
+        chunk_size, features = int(row["chunk_size"]), int(row["features"])
+        if launch_threads != int(row["threads"]) and chunk_size * features > min(launch_threads, int(row["threads"])):
+            continue
+        dtype = torch.float32 if row["lanes"] == "4" else torch.float64
+        shape = (1, int(row["length"]), features)
+        noise = sample(shape, seed=int(row["seed"]), chunk_size=chunk_size, dtype=dtype, start=int(row["start"]))
+        pinned = torch.tensor([float(row[name]) for name in "abcd"], dtype=torch.float64)
+        torch.testing.assert_close(noise.flatten()[-4:].double().cpu(), pinned, rtol=0, atol=1e-4)
+        checked += 1
+    assert checked
 
 
 # State, streams, threads and devices.

@@ -1,5 +1,6 @@
 """Streams that users may have stored: pinned by hashes, which tests/data/make_streams.py made from the reference."""
 
+import csv
 import importlib.util
 import json
 
@@ -61,3 +62,27 @@ def test_a_change_is_seen(monkeypatch):
     monkeypatch.setattr(reference, "derive_chunk_seed", lambda seed, index: (seed + index) % 2**64)
     with pytest.raises(AssertionError, match="exactness broke"):
         check(torch.float32, "whole blocks")
+
+
+PINNED_CUDA = list(csv.DictReader(make_streams.CUDA_STREAMS.read_text().splitlines()))
+
+
+def cuda_stream(row):
+    names = ("threads", "lanes", "seed", "chunk_size", "features", "start", "length")
+    return make_streams.cuda_stream(*(int(row[name]) for name in names))
+
+
+@pytest.mark.parametrize("row", [row for row in PINNED_CUDA if row["threads"] == "256"], ids=lambda row: row["words"])
+def test_cuda_pins_follow_from_the_definition(row):
+    """That the engine gives them: tests/cpp/cuda_mapping_test.cpp, on the host, and tests/test_cuda.py."""
+    assert cuda_stream(row) == (row["words"], [row[name] for name in "abcd"])
+
+
+@pytest.mark.parametrize(
+    ("lanes", "published"),
+    [(4, ["-0.9247", "-0.4253", "-2.6438", "0.1452"]), (2, ["-0.3104", "-0.0343", "0.1756", "-2.2804"])],
+)
+def test_the_definition_gives_what_gpus_gave(monkeypatch, lanes, published):
+    """The first values of torch.manual_seed(0) on a GPU, as people published them."""
+    monkeypatch.setattr(reference, "derive_chunk_seed", lambda seed, index: 0)
+    assert make_streams.cuda_stream(270_336, lanes, 0, 1, 4, 0, 1)[1] == published

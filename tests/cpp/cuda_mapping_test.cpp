@@ -9,10 +9,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <initializer_list>
 #include <limits>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,26 @@ struct Dtype {
   static Real std() { return static_cast<Real>(parts == 1 ? 1 : 1 / std::sqrt(2.0)); }
 };
 
+// Runs every thread of a launch.
+template <class Tiles, class Visit>
+void for_each_unit(const Tiles& tiles, Visit&& visit) {
+  for (std::int64_t block = 0; block < tiles.blocks(); ++block) {
+    for (int thread = 0; thread < block_size; ++thread) {
+      tiles.for_each_unit(block, thread, visit);
+    }
+  }
+}
+
+// Visits the elements of a unit: their destination, lane and place among `width` subsequences.
+template <class Visit>
+void for_each_element(const Unit& unit, const Gpu& gpu, int lanes, int width, Visit&& visit) {
+  for (int lane = 0; lane < lanes; ++lane) {
+    for (int i = 0; i < width && unit.lanes >> lane & 1; ++i) {
+      visit(unit.destination + lane * gpu.threads() + i, lane, i);
+    }
+  }
+}
+
 // What the launch writes: runs every thread of it, and checks that each element is written once.
 template <class Dtype, int width, template <int, int> class Tiles>
 std::vector<typename Dtype::Scalar> run_kernel(const Runs& runs, const Gpu& gpu) {
@@ -100,18 +122,10 @@ std::vector<typename Dtype::Scalar> run_kernel(const Runs& runs, const Gpu& gpu)
   auto* const out = storage[0].values;
   std::vector<unsigned char> writes(numel);
   const Tiles<Dtype::lanes, width> tiles(runs, gpu.threads());
-  for (std::int64_t block = 0; block < tiles.blocks(); ++block) {
-    for (int thread = 0; thread < block_size; ++thread) {
-      tiles.for_each_unit(block, thread, [&](const Unit& unit) {
-        for (int lane = 0; lane < Dtype::lanes; ++lane) {
-          for (int i = 0; i < width && unit.lanes >> lane & 1; ++i) {
-            ++writes.at(unit.destination + lane * gpu.threads() + i);
-          }
-        }
-        fill_unit<width>(unit, gpu.threads(), Dtype::std(), out);
-      });
-    }
-  }
+  for_each_unit(tiles, [&](const Unit& unit) {
+    for_each_element(unit, gpu, Dtype::lanes, width, [&](std::int64_t element, int, int) { ++writes.at(element); });
+    fill_unit<width>(unit, gpu.threads(), Dtype::std(), out);
+  });
   EXPECT_EQ(std::count(writes.begin(), writes.end(), 1), numel);
   return {out, out + numel};
 }
@@ -288,6 +302,81 @@ TEST(CudaMappingPublished, FirstValuesOfSeed0) {
 TEST(CudaMappingPublished, LastValuesOfALargeDrawDependOnTheGpu) {
   expect_published(kH100, 1, 9'483'264 - 3, {-0.6970f, -0.7780f, 0.3267f});
   expect_published(kA100, 1, 9'483'264 - 3, {0.1549f, -0.6797f, -0.1656f});
+}
+
+// One line of tests/data/cuda_streams.csv, whose last columns are approximate values.
+struct PinnedStream {
+  Gpu gpu;
+  int lanes;
+  Runs runs;
+  std::uint64_t words;
+  std::vector<double> values;
+};
+
+std::vector<PinnedStream> pinned_streams() {
+  std::ifstream file(PINNED_STREAMS);
+  std::string line;
+  std::getline(file, line);
+  std::vector<PinnedStream> streams;
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    std::int64_t threads, chunk_size, features, start, length;
+    std::uint64_t seed;
+    PinnedStream stream;
+    fields >> threads >> stream.lanes >> seed >> chunk_size >> features >> start >> length >> std::hex >> stream.words;
+    stream.gpu = {"pinned", static_cast<unsigned>(threads / 256), 256};
+    stream.runs = make_runs(seed, start, 1, length, chunk_size, features);
+    for (double value; fields >> value;) {
+      stream.values.push_back(value);
+    }
+    streams.push_back(stream);
+  }
+  return streams;
+}
+
+// The hash of make_streams.py: of the words behind each element, and its lane.
+template <int lanes, class Tiles>
+std::uint64_t hash_words(const Tiles& tiles, const Gpu& gpu) {
+  using chunked_noise::detail::mix64;
+  std::uint64_t sum = 0;
+  for_each_unit(tiles, [&](const Unit& unit) {
+    for_each_element(unit, gpu, lanes, 1, [&](std::int64_t element, int lane, int i) {
+      const uint4 words = philox(unit.chunk_seed, unit.counter, unit.subsequence + i);
+      std::uint64_t hash = mix64(element);
+      hash = mix64(hash ^ (words.x | std::uint64_t{words.y} << 32));
+      hash = mix64(hash ^ (words.z | std::uint64_t{words.w} << 32));
+      sum += mix64(hash ^ static_cast<std::uint64_t>(lane));
+    });
+  });
+  return sum;
+}
+
+template <class Dtype>
+void expect_pinned(const PinnedStream& stream) {
+  const auto& [gpu, lanes, runs, words, values] = stream;
+  constexpr int kLanes = Dtype::lanes;
+  EXPECT_EQ((hash_words<kLanes>(LinearTiles<kLanes, 1>(runs, gpu.threads()), gpu)), words) << "a promise broke";
+  EXPECT_EQ((hash_words<kLanes>(CounterTiles<kLanes, 1>(runs, gpu.threads()), gpu)), words) << "a promise broke";
+  const auto noise = run_kernel<Dtype, 1, LinearTiles>(runs, gpu);
+  ASSERT_EQ(values.size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_NEAR(noise[noise.size() - 4 + i], values[i], 1e-4);
+  }
+}
+
+TEST(CudaMappingPinned, WordsAndValues) {
+  const auto streams = pinned_streams();
+  EXPECT_EQ(streams.size(), 48u) << PINNED_STREAMS;
+  for (const PinnedStream& stream : streams) {
+    SCOPED_TRACE(testing::Message() << "T = " << stream.gpu.threads() << ", lanes " << stream.lanes << ", chunk size "
+                                    << stream.runs.chunk_size << ", features " << stream.runs.features);
+    if (stream.lanes == 4) {
+      expect_pinned<Dtype<float, float, 1>>(stream);
+    } else {
+      expect_pinned<Dtype<double, double, 1>>(stream);
+    }
+  }
 }
 
 template <class UInt>
