@@ -37,6 +37,11 @@ if tuple(int(part) for part in TORCH_RELEASE.split(".")[:2]) < (2, 11):
 CUDA_OPTION = os.environ.get("CHUNKED_NOISE_CUDA", "")
 WERROR = os.environ.get("CHUNKED_NOISE_WERROR", "0") == "1"
 CUDA = CUDA_OPTION == "1" or (CUDA_OPTION != "0" and bool(torch.version.cuda and cpp_extension.CUDA_HOME))
+if CUDA and not (torch.version.cuda and cpp_extension.CUDA_HOME):
+    sys.exit(
+        "CHUNKED_NOISE_CUDA=1 needs a CUDA toolkit and a CUDA torch: "
+        f"{cpp_extension.CUDA_HOME = }, {torch.version.cuda = }"
+    )
 if CUDA and not os.environ.get("TORCH_CUDA_ARCH_LIST"):
     # Whatever GPU this machine has, or none: binaries for the common ones, PTX for the newer.
     blackwell = tuple(map(int, torch.version.cuda.split("."))) >= (12, 8)
@@ -45,8 +50,6 @@ CUDA_ARCHS = os.environ.get("TORCH_CUDA_ARCH_LIST") if CUDA else None
 print(f"chunked_noise {VERSION}: {TORCH_VERSION = }, {CUDA = }, {CUDA_ARCHS = }, {WERROR = }")
 print(f"{cpp_extension.CUDA_HOME = }")
 
-if CUDA and not (torch.version.cuda and cpp_extension.CUDA_HOME):
-    sys.exit(f"CHUNKED_NOISE_CUDA=1 needs a CUDA toolkit and a CUDA torch: {CUDA_OPTION = }, {torch.version.cuda = }")
 CXX_FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", f'-DCHUNKED_NOISE_VERSION="{VERSION}"']
 CXX_FLAGS += ["-Wall", "-Wextra", *(["-Werror"] if WERROR else [])]
 CXX_FLAGS += shlex.split(os.environ.get("CHUNKED_NOISE_CXXFLAGS", ""))
@@ -69,6 +72,13 @@ class Build(cpp_extension.BuildExtension):
         if name.split(".")[-1] == "libchunked_noise":
             return str(Path(*name.split("."))) + ".so"
         return super().get_ext_filename(name)
+
+    def build_extensions(self):
+        try:
+            super().build_extensions()
+        except RuntimeError as error:  # a toolkit that does not fit, or a compiler that failed and has said why
+            sentence, *values = error.args  # torch 2.14 forgets to put the values in
+            sys.exit(sentence % tuple(values) if values else sentence)
 
     def build_extension(self, extension):
         if extension is MODULE:
