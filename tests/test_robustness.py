@@ -1,7 +1,10 @@
-"""Memory and interrupts: nothing leaks, nothing is lost, the process goes on."""
+"""Extreme numbers, memory and interrupts: nothing leaks, nothing is lost, the process goes on."""
 
 import pytest
-from support import run_python
+import torch
+from support import assert_same_bits, run_python
+
+from chunked_noise import gather_chunked_noise, reference, sample_chunked_noise
 
 
 @pytest.mark.parametrize("calls", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
@@ -86,3 +89,44 @@ except KeyboardInterrupt:
 print(torch.equal(sample_chunked_noise((1, 300, 8), **options), reference.sample_chunked_noise((1, 300, 8), **options)))
 """
     assert run_python(code).split() == ["interrupted", "True"]
+
+
+AROUND_POWERS_OF_TWO = sorted({2**power + offset for power in range(64) for offset in (-1, 0, 1)})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+def test_seeds_around_every_power_of_two(dtype):
+    """Of either sign, as integers and as tensors, which hold the two's complement."""
+    options = {"chunk_size": 3, "device": "cpu", "dtype": dtype}
+    seeds = AROUND_POWERS_OF_TWO + [-seed for seed in AROUND_POWERS_OF_TWO] + [2**64 - 1, 2**64, 2**64 + 1]
+    expected = [reference.sample_chunked_noise((1, 4, 9), seed=seed, **options) for seed in seeds]
+    assert len({tuple(noise.flatten().tolist()) for noise in expected}) == len({seed % 2**64 for seed in seeds})
+    for seed, noise in zip(seeds, expected, strict=True):
+        assert_same_bits(sample_chunked_noise((1, 4, 9), seed=seed, **options), noise)
+    rows = sample_chunked_noise((len(seeds), 4, 9), seed=seeds, **options)
+    assert_same_bits(rows, torch.cat(expected))
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 16, 2**33 + 1, 2**60])
+def test_starts_around_every_power_of_two(chunk_size):
+    """As far as 63 bits and the 2**36 numbers go that a CPU will pass over."""
+    options = {"chunk_size": chunk_size, "dtype": torch.float32}
+    starts = [start for start in AROUND_POWERS_OF_TWO if start <= 2**63 - 1 - 2 and start % chunk_size * 6 < 2**18]
+    assert len(starts) > 40
+    # In a chunk too large to be drawn, the beginning is that of any chunk with so many whole blocks of 16.
+    drawn = min(chunk_size, 2**18) if chunk_size > 2**20 else chunk_size
+    expected = []
+    for start in starts:
+        chunk, offset = divmod(start, chunk_size)
+        if drawn == chunk_size:
+            noise = reference.sample_chunked_noise((1, 2, 6), seed=7, device="cpu", start=start, **options)
+        else:
+            generator = torch.Generator().manual_seed(reference.derive_chunk_seed(7, chunk))
+            noise = torch.randn((1, drawn, 6), generator=generator)[:, offset : offset + 2]
+        expected.append(noise)
+        assert_same_bits(sample_chunked_noise((1, 2, 6), seed=7, device="cpu", start=start, **options), noise)
+    gathered = gather_chunked_noise(starts, seeds=7, feature_shape=(6,), **options)
+    assert_same_bits(gathered, torch.cat(expected)[:, 0])
+    for start in (2**63 - 1, 2**63, 2**64, -1):
+        with pytest.raises(ValueError, match=str(start)):
+            sample_chunked_noise((1, 2, 6), seed=7, device="cpu", start=start, **options)

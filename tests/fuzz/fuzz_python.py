@@ -1,7 +1,6 @@
-"""Coverage-guided fuzzing of every function: `python tests/fuzz/fuzz_api.py tests/fuzz/corpus -max_total_time=1800`.
+"""Coverage-guided fuzzing of every Python function: `make fuzz-python`. libFuzzer's options apply.
 
 Needs atheris. Any arguments may only give values equal to the reference, or a documented exception with one sentence.
-The corpus is kept in tests/fuzz/corpus; libFuzzer's options apply.
 """
 
 import math
