@@ -8,7 +8,7 @@ KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
-.PHONY: demo example test test-python test-cpp sanitize lint build clean
+.PHONY: demo example test test-python test-cpp sanitize fuzz fuzz-python fuzz-cpp lint build clean
 
 demo: build
 	$(BIN)/python -m chunked_noise demo
@@ -61,6 +61,28 @@ sanitize: $(VENV)/.test-tools
 		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
 	$(BIN)/cmake --build build/sanitize
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure --no-tests=ignore
+
+# Each for so long; what is found is written down, and the corpora grow.
+FUZZ_SECONDS ?= 1800
+fuzz: fuzz-python fuzz-cpp
+
+$(VENV)/.fuzz-tools: $(VENV)/.torch-$(KEY)
+	$(BIN)/python -m pip install --quiet "atheris==3.*"
+	@touch $@
+
+fuzz-python: build $(VENV)/.fuzz-tools
+	$(BIN)/python tests/fuzz/fuzz_python.py tests/fuzz/corpus/python -max_total_time=$(FUZZ_SECONDS) -max_len=96 \
+		-rss_limit_mb=6000
+
+# Needs libFuzzer: libclang-rt-14-dev on Debian.
+fuzz-cpp: $(VENV)/.test-tools
+	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B build/fuzz -DCHUNKED_NOISE_FUZZ=ON \
+		-DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		-DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all" \
+		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
+	$(BIN)/cmake --build build/fuzz --target fuzz_cpp
+	ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz/fuzz_cpp tests/fuzz/corpus/cpp -max_total_time=$(FUZZ_SECONDS) \
+		-max_len=256 -rss_limit_mb=6000
 
 $(VENV)/.lint-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"

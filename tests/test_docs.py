@@ -83,3 +83,23 @@ def test_demo_on_no_file(tmp_path):
         assert result.stdout == ""
         assert message in result.stderr
         assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("page", "minimum"), [("modes.md", 30), ("trust.md", 15)])
+def test_tables_of_promises_name_tests(page, minimum):
+    """Nothing is said to work, or to be refused, without a test that shows it."""
+    count = 0
+    promises = False
+    for line in (ROOT / "docs" / page).read_text().splitlines():
+        cells = line.split("|")
+        if not line.startswith("|"):
+            promises = False
+        elif cells[-2].strip() == "shown by":
+            promises = True
+        elif promises and not line.startswith("|---"):
+            named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", cells[-2])
+            assert named, line
+            for file, name in named:
+                assert f"\ndef {name}(" in (ROOT / "tests" / file).read_text(), line
+            count += 1
+    assert count >= minimum

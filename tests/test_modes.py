@@ -2,11 +2,10 @@
 
 import copy
 import pickle
-import re
 
 import pytest
 import torch
-from support import DTYPES, ROOT, assert_same_bits, run_python
+from support import DTYPES, assert_same_bits, run_python
 from torch import func
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -241,15 +240,3 @@ def test_processes(kind, tmp_path):
         kind,
         timeout=100,
     )
-
-
-def test_the_table_of_modes_names_tests():
-    """No mode is said to work, or to be refused, without a test that shows it."""
-    page = (ROOT / "docs/modes.md").read_text()
-    rows = [line for line in page.splitlines() if line.startswith("|") and not line.startswith(("| mode", "|---"))]
-    assert len(rows) > 30
-    for row in rows:
-        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row.split("|")[-2])
-        assert named, row
-        for file, name in named:
-            assert f"\ndef {name}(" in (ROOT / "tests" / file).read_text(), row
