@@ -10,7 +10,7 @@ import torch
 from support import DTYPES, ROOT, assert_same_bits, run_python
 
 import chunked_noise
-from chunked_noise import reference, sample_chunked_noise
+from chunked_noise import gather_chunked_noise, reference, sample_chunked_noise
 
 pytestmark = pytest.mark.cuda
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -121,6 +121,41 @@ def test_rows_with_seeds_and_starts_of_their_own(dtype, launch_threads):
         assert_same_bits(actual, loop_rows(shape, seeds, starts, chunk_size, dtype))
         on_cpu = sample_rows(shape, seeds.cpu(), starts.cpu(), chunk_size, dtype)
         assert_same_bits(on_cpu, actual)
+
+
+@every_dtype
+def test_tokens_of_a_flat_batch(dtype):
+    positions = [0, 5, 15, 16, 5, 2**40, 17]
+    seeds = [1, 2, 1, 1, 2, -1, 2**63]
+    options = {"chunk_size": 16, "dtype": dtype}
+    on_device = {name: torch.tensor(values, device="cuda") for name, values in (("p", positions), ("one", [7]))}
+    folded = torch.tensor([(seed + 2**63) % 2**64 - 2**63 for seed in seeds])
+    expected = loop_rows((len(seeds), 1, 3, 40), folded, torch.tensor(positions), **options).squeeze(1)
+    for of in (seeds, folded, folded.cuda()):
+        noise = gather_chunked_noise(on_device["p"], seeds=of, feature_shape=(3, 40), **options)
+        assert_same_bits(noise, expected)
+    out = torch.zeros(len(seeds), 3, 80, dtype=dtype, device="cuda")[..., ::2]
+    assert gather_chunked_noise(on_device["p"], seeds=folded, feature_shape=(3, 40), out=out, **options) is out
+    assert_same_bits(out, expected)
+    one = gather_chunked_noise(on_device["p"], seeds=on_device["one"].view(()), feature_shape=(), **options)
+    assert_same_bits(one, torch.stack([loop((1, 1), dtype=dtype, start=position)[0, 0] for position in positions]))
+
+
+@every_dtype
+def test_into_out(dtype):
+    expected = loop((1, 20, 24), dtype=dtype)
+    seeds, starts = [3, 2**64 - 1], [40, 7]
+    rows = loop_rows((2, 20, 24), torch.tensor([3, -1]), torch.tensor(starts), dtype=dtype)
+    for out in (
+        torch.zeros(2, 20, 24, dtype=dtype, device="cuda"),
+        torch.zeros(24, 2, 20, dtype=dtype, device="cuda").permute(1, 2, 0),
+        torch.zeros(2, 40, 30, dtype=dtype, device="cuda")[:, 3:23, 5:29],
+    ):
+        options = {"chunk_size": 16, "device": out.device, "dtype": dtype, "out": out}
+        assert sample_chunked_noise(out.shape, seed=7, **options) is out
+        assert_same_bits(out, expected.expand(2, 20, 24))
+        sample_chunked_noise(out.shape, seed=seeds, start=starts, **options)
+        assert_same_bits(out, rows)
 
 
 @every_dtype
@@ -299,6 +334,20 @@ def test_captured_tensors_are_read_at_replay(length, features, chunk_size, launc
         starts += 7 * step
         graph.replay()
         assert_same_bits(noise, loop_rows(shape, seeds, starts, chunk_size))
+
+
+@pytest.mark.usefixtures("warm")
+def test_captured_decode_step():
+    """The step of a server: tokens of any requests, into the buffer that the next layer reads."""
+    positions = torch.tensor([0, 5, 31], device="cuda")
+    seeds = torch.tensor([1, 2, -1], device="cuda")
+    out = torch.empty(3, 64, device="cuda")
+    options = {"chunk_size": 16, "feature_shape": (64,), "dtype": torch.float32}
+    graph, _ = capture(lambda: gather_chunked_noise(positions, seeds=seeds, out=out, **options))
+    for _ in range(20):
+        graph.replay()
+        assert_same_bits(out, loop_rows((3, 1, 64), seeds, positions).squeeze(1))
+        positions += 1
 
 
 @pytest.mark.usefixtures("warm")
