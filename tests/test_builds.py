@@ -18,8 +18,7 @@ import torch
 from support import ROOT
 from torch.utils import cmake_prefix_path
 
-OTHER_TORCH = os.environ.get("OTHER_TORCH", "2.12.1")
-RELEASE = torch.__version__.split("+")[0]
+OTHER_TORCH = "2.14.1" if torch.__version__.startswith("2.13") else "2.13.0"
 with_cuda = pytest.mark.skipif(torch.version.cuda is None, reason="needs a CUDA torch")
 SMOKE = """
 import torch, chunked_noise
@@ -92,12 +91,13 @@ def test_wheel_in_a_clean_environment_and_another_torch_there(tree, tmp_path):
     assert "noise from" in run(python, "-c", SMOKE)
     assert "bitwise unchanged" in run(python, "-m", "chunked_noise", "demo", wheel.parent / "clean/pyvenv.cfg")
 
-    pip(python, "--no-deps", f"torch=={OTHER_TORCH}")
+    pip(python, f"torch=={OTHER_TORCH}")
     message = run(python, "-c", "import chunked_noise", check=False)
     assert re.search(rf"ImportError: .*built for torch {re.escape(torch.__version__)} and torch {OTHER_TORCH}", message)
     assert "run `pip install --no-build-isolation" in message
-    pip(python, "--no-deps", f"torch=={torch.__version__}")
+    pip(python, f"torch=={torch.__version__}")
     assert "noise from" in run(python, "-c", SMOKE)
+    shutil.rmtree(tmp_path / "clean")  # gigabytes
 
 
 def test_an_installation_keeps_the_torch_that_is_there(environment, tree):
@@ -110,14 +110,19 @@ def test_an_installation_keeps_the_torch_that_is_there(environment, tree):
 
 @pytest.mark.slow
 def test_an_editable_build_compiles_what_changed(environment, tree):
-    def build():
-        output = pip(environment, "--no-build-isolation", "--no-deps", "--verbose", "--editable", tree)
-        return set(re.findall(r"Building|\[\d+/\d+\].* -c \S*?/(csrc/\S+?)'? ", output))
+    objects = {}
 
-    assert "csrc/ops/library.cpp" in build()
+    def build():
+        """Returns the names of the object files that are new."""
+        pip(environment, "--no-build-isolation", "--no-deps", "--editable", tree)
+        before = objects.copy()
+        objects.update((path.name, path.stat().st_mtime_ns) for path in (tree / "build").rglob("*.o"))
+        return {name for name in objects if objects[name] != before.get(name)}
+
+    assert {"library.o", "checks.o", "module.o"} < build()
     source = tree / "csrc/ops/checks.cpp"
     source.write_text(source.read_text().replace("chunk_size must be positive", "chunk_size must be much larger"))
-    assert build() == {"csrc/ops/checks.cpp"}
+    assert build() == {"checks.o"}
     bad_call = SMOKE.replace("chunk_size=4", "chunk_size=0")
     assert "chunk_size must be much larger, got 0" in run(environment, "-c", bad_call, check=False)
     assert "noise from" in run(environment, "-c", SMOKE)
@@ -129,7 +134,7 @@ def test_without_ninja_and_without_a_toolkit(tree, tmp_path):
     prelude = "cpp_extension.is_ninja_available = lambda: False; cpp_extension.CUDA_HOME = None"
     printed = setup(tree, "install_lib", "--install-dir", tmp_path / "site", prelude=prelude)
     assert "CUDA = False" in printed
-    assert "'cuda': None" in run(
+    assert "other devices        aten" in run(
         sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1])\n" + SMOKE, tmp_path / "site"
     )
 

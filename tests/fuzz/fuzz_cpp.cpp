@@ -2,6 +2,7 @@
 // where they belong and nowhere else, or a documented exception.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,10 +15,10 @@
 
 #include "chunked_noise/chunked_noise.h"
 
-// The library is compiled by GCC, whose coverage libFuzzer cannot read by itself: it counts the places that were
-// visited in a table of ours. The bytes of comparisons go to libFuzzer's own functions, but for those of floats.
+// The library is compiled by GCC, whose kind of coverage libFuzzer refuses. So the linker gives its calls to us
+// (--wrap), and libFuzzer reads our table of visited places. Operands of comparisons it takes, but for those of floats.
 __attribute__((section("__libfuzzer_extra_counters"))) static std::uint8_t visited[1 << 16];
-extern "C" void __sanitizer_cov_trace_pc() {
+extern "C" void __wrap___sanitizer_cov_trace_pc() {
   const auto place = reinterpret_cast<std::uintptr_t>(__builtin_return_address(0));
   ++visited[(place ^ place >> 16) % sizeof(visited)];
 }
