@@ -83,7 +83,7 @@ class Source {
     if (kind == 0) {
       return at::scalar_tensor(integer(200), at::kLong);
     }
-    const auto values = at::empty(std::clamp<std::int64_t>(kind == 1 ? rows + 1 : rows, 0, 64), at::kLong);
+    const auto values = at::empty(std::clamp<std::int64_t>(rows, 0, 64) + (kind == 1), at::kLong);
     for (std::int64_t i = 0; i < values.numel(); ++i) {
       values[i] = integer(200);
     }
