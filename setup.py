@@ -61,9 +61,10 @@ class Build(cpp_extension.BuildExtension):
     """Builds the library under its own name, then the module; puts the C++ SDK and the build record beside them."""
 
     def finalize_options(self):
+        # One place for the objects of every kind of install, so that a second build compiles only what has changed;
+        # --build-temp keeps those of other flags apart.
+        self.build_temp = self.build_temp or f"{ROOT}/build/torch-{TORCH_VERSION}-{sys.implementation.cache_tag}"
         super().finalize_options()
-        # One place for the objects of every kind of install, so that a second build compiles only what has changed.
-        self.build_temp = str(ROOT / "build" / f"torch-{TORCH_VERSION}-{sys.implementation.cache_tag}")
 
     def get_ext_filename(self, name):
         if name.split(".")[-1] == "libchunked_noise":
