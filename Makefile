@@ -85,7 +85,7 @@ sanitize-python: $(VENV)/.test-tools
 
 # At both capabilities that valgrind can execute: it knows no AVX-512.
 valgrind: export ATEN_CPU_CAPABILITY = avx2
-VALGRIND := valgrind;--quiet;--error-exitcode=1
+VALGRIND := valgrind;--quiet;--error-exitcode=1;--suppressions=$(CURDIR)/tests/valgrind.supp
 valgrind: $(VENV)/.test-tools
 	$(call cpp-tests,build/valgrind,-DCMAKE_CXX_FLAGS=-g -DCMAKE_TEST_LAUNCHER="$(VALGRIND)")
 	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=ignore
