@@ -8,7 +8,8 @@ KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
-.PHONY: demo example test test-python test-cpp sanitize fuzz fuzz-python fuzz-cpp lint build clean
+.PHONY: demo example test test-python test-cpp sanitize sanitize-python valgrind fuzz fuzz-python fuzz-cpp lint \
+	build clean
 
 demo: build
 	$(BIN)/python -m chunked_noise demo
@@ -45,22 +46,55 @@ $(VENV)/.test-tools: $(VENV)/.torch-$(KEY)
 test-python: build $(VENV)/.test-tools
 	PATH="$$(cd $(BIN) && pwd):$$PATH" python -m pytest $(PYTEST_ARGS)
 
-# The C++ tests find the GoogleTest of the system; without it they are left out, and CMake says so.
-test-cpp: build $(VENV)/.test-tools
-	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B build/cmake -DCHUNKED_NOISE_TESTS=ON $(CMAKE_ARGS) \
+# $(call cpp-build,build folder,target,arguments of CMake)
+define cpp-build
+	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B $(1) $(3) \
 		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
-	$(BIN)/cmake --build build/cmake
-	$(BIN)/ctest --test-dir build/cmake --output-on-failure --no-tests=ignore
+	$(BIN)/cmake --build $(1) --target $(2)
+endef
 
-# ThreadSanitizer: make sanitize SANITIZERS=thread
+# $(call cpp-tests,build folder,arguments of CMake). The C++ tests find the GoogleTest of the system; without it they are
+# left out, and CMake says so.
+define cpp-tests
+	$(call cpp-build,$(1),all,-DCHUNKED_NOISE_TESTS=ON $(2))
+	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=ignore
+endef
+
+test-cpp: $(VENV)/.test-tools
+	$(call cpp-tests,build/cmake,$(CMAKE_ARGS))
+
+# The other choice: SANITIZERS=thread
 SANITIZERS ?= address,undefined
+SANITIZED := build/sanitize-$(if $(filter thread,$(SANITIZERS)),thread,address)
+SANITIZE_FLAGS := -fsanitize=$(SANITIZERS) -fno-sanitize=vptr -fno-sanitize-recover=all -g
+RUNTIME := $(if $(filter thread,$(SANITIZERS)),libtsan.so,libasan.so)
+
+# Threads that wait without spinning: valgrind executes one at a time.
+sanitize sanitize-python valgrind: export OMP_WAIT_POLICY = passive
+
 sanitize: $(VENV)/.test-tools
-	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B build/sanitize -DCHUNKED_NOISE_TESTS=ON \
-		-DCMAKE_BUILD_TYPE=RelWithDebInfo \
-		-DCMAKE_CXX_FLAGS="-fsanitize=$(SANITIZERS) -fno-sanitize=vptr -fno-sanitize-recover=all" \
-		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
-	$(BIN)/cmake --build build/sanitize
-	$(BIN)/ctest --test-dir build/sanitize --output-on-failure --no-tests=ignore
+	$(call cpp-tests,$(SANITIZED)/cpp,-DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS="$(SANITIZE_FLAGS)")
+
+# A build of its own, which PYTHONPATH puts before the package that is installed. Python is not built for sanitizers, so
+# the runtime is loaded first, with the C++ library of which it replaces functions, and leaks are not looked for. Nor is
+# torch: its copies in threads of libgomp are ignored. pytest would hide a report that ends the process in a file.
+sanitize-python: $(VENV)/.test-tools
+	CHUNKED_NOISE_CXXFLAGS="$(SANITIZE_FLAGS)" CHUNKED_NOISE_LDFLAGS="$(SANITIZE_FLAGS)" $(BIN)/python setup.py -q \
+		build_py -d $(SANITIZED)/python egg_info -e $(SANITIZED)/python \
+		build_ext -b $(SANITIZED)/python
+	PATH="$$(cd $(BIN) && pwd):$$PATH" PYTHONSAFEPATH=1 PYTHONPATH="$(CURDIR)/$(SANITIZED)/python" \
+		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		TSAN_OPTIONS=ignore_noninstrumented_modules=1:allocator_may_return_null=1 \
+		LD_PRELOAD="$$(g++ -print-file-name=$(RUNTIME)) $$(g++ -print-file-name=libstdc++.so)" \
+		pytest --capture=sys $(PYTEST_ARGS) \
+		$$(sed -n '$(if $(filter thread,$(SANITIZERS)),,/# thread:/d;) s/ *#.*//; s/^./--deselect &/p' tests/sanitizers.txt)
+
+# At both capabilities that valgrind can execute: it knows no AVX-512.
+valgrind: export ATEN_CPU_CAPABILITY = avx2
+VALGRIND := valgrind;--quiet;--error-exitcode=1;--suppressions=$(CURDIR)/tests/valgrind.supp
+valgrind: $(VENV)/.test-tools
+	$(call cpp-tests,build/valgrind,-DCMAKE_CXX_FLAGS=-g -DCMAKE_TEST_LAUNCHER="$(VALGRIND)")
+	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=ignore
 
 # Each for so long; what is found is written down, and the corpora grow.
 FUZZ_SECONDS ?= 1800
@@ -76,11 +110,8 @@ fuzz-python: build $(VENV)/.fuzz-tools
 
 # Needs libFuzzer: libclang-rt-14-dev on Debian.
 fuzz-cpp: $(VENV)/.test-tools
-	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B build/fuzz -DCHUNKED_NOISE_FUZZ=ON \
-		-DCMAKE_BUILD_TYPE=RelWithDebInfo \
-		-DCMAKE_CXX_FLAGS="-fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all" \
-		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
-	$(BIN)/cmake --build build/fuzz --target fuzz_cpp
+	$(call cpp-build,build/fuzz,fuzz_cpp,-DCHUNKED_NOISE_FUZZ=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		-DCMAKE_CXX_FLAGS="$(SANITIZE_FLAGS)")
 	ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz/fuzz_cpp tests/fuzz/corpus/cpp -max_total_time=$(FUZZ_SECONDS) \
 		-max_len=256 -rss_limit_mb=6000
 

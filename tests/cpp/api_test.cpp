@@ -3,6 +3,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "chunked_noise/chunked_noise.h"
 
 namespace chunked_noise {
@@ -51,6 +54,27 @@ TEST(SampleChunkedNoise, RowsAndTokens) {
   fill_chunked_noise_(out, seeds, 8, starts);
   EXPECT_TRUE(at::equal(out, rows));
   EXPECT_THROW(fill_chunked_noise_(at::zeros({2, 5, 1}).expand({2, 5, 3}), 7, 8), c10::ValueError);
+}
+
+// Calls at the same time, large enough for threads of their own; ThreadSanitizer looks at them.
+TEST(SampleChunkedNoise, ManyThreads) {
+  const auto seeds = at::tensor({std::int64_t{9}, std::int64_t{7}});
+  const auto starts = at::tensor({std::int64_t{3}, std::int64_t{0}});
+  const auto call = [&](at::ScalarType dtype) {
+    const auto shared = sample_chunked_noise({2, 300, 400}, 7, 8, at::kCPU, dtype);
+    const auto rows = sample_chunked_noise({2, 300, 400}, seeds, 8, at::kCPU, dtype, starts);
+    const auto tokens = gather_chunked_noise(starts, seeds, 8, {400}, dtype);
+    EXPECT_TRUE(at::equal(rows[1], shared[0]));
+    EXPECT_TRUE(at::equal(tokens, rows.select(1, 0)));
+    EXPECT_TRUE(at::equal(padded_chunks(8, {shared})[1].tensors[0], shared.narrow(1, 8, 8)));
+  };
+  std::vector<std::thread> threads;
+  for (const auto dtype : {at::kFloat, at::kFloat, at::kDouble, at::kHalf, at::kComplexFloat}) {
+    threads.emplace_back(call, dtype);
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
 }
 
 TEST(PaddedChunks, RebuildsTheSequence) {

@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "aten/engine.h"
 #include "cpu/engine.h"
@@ -82,6 +84,18 @@ TEST_F(CheckedKernelsTest, RightKernelsServe) {
     EXPECT_TRUE(serves(kernels, dtype)) << dtype;
   }
   EXPECT_EQ(warnings_.count, 0) << warnings_.text;
+}
+
+// The first use of a dtype in several threads at once; ThreadSanitizer looks at it.
+TEST_F(CheckedKernelsTest, ManyThreadsCheckAtOnce) {
+  CheckedKernels kernels(right);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] { EXPECT_TRUE(serves(kernels, at::kFloat)); });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
 }
 
 TEST_F(CheckedKernelsTest, OneWrongBitIsRefused) {
