@@ -8,7 +8,7 @@ KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
-.PHONY: demo example test test-python test-cpp sanitize lint build clean
+.PHONY: demo example test test-python test-cpp sanitize coverage lint build clean
 
 demo: build
 	$(BIN)/python -m chunked_noise demo
@@ -61,6 +61,34 @@ sanitize: $(VENV)/.test-tools
 		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
 	$(BIN)/cmake --build build/sanitize
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure --no-tests=ignore
+
+$(VENV)/.coverage-tools: $(VENV)/.torch-$(KEY)
+	$(BIN)/python -m pip install --quiet "gcovr==8.*" "coverage>=7.10"
+	@touch $@
+
+# What all tests together execute of chunked_noise/ and csrc/, in processes that they start too. The C++ tests also run
+# at other CPU capabilities, and test the CUDA mapping with CMAKE_ARGS=-DCHUNKED_NOISE_CUDA_INCLUDES=...
+COVERAGE := $(CURDIR)/build/coverage
+COVERAGE_FLAGS := -O1 --coverage -fprofile-abs-path -fprofile-update=atomic
+coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
+	find build -name '*.gcda' -delete
+	rm -rf $(COVERAGE)/site $(COVERAGE)/run
+	CHUNKED_NOISE_CXXFLAGS="$(COVERAGE_FLAGS)" CHUNKED_NOISE_LDFLAGS=--coverage \
+		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --target $(COVERAGE)/site .
+	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B $(COVERAGE)/cmake -DCHUNKED_NOISE_TESTS=ON $(CMAKE_ARGS) \
+		-DCMAKE_BUILD_TYPE=Coverage -DCMAKE_CXX_FLAGS="$(COVERAGE_FLAGS)" \
+		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
+	$(BIN)/cmake --build $(COVERAGE)/cmake
+	$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure -R "api|engine"
+	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure -R "api|engine"
+	mkdir $(COVERAGE)/run
+	cd $(COVERAGE)/run && PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(COVERAGE)/site \
+		COVERAGE_FILE=$(COVERAGE)/run/python python -m coverage run --rcfile=$(CURDIR)/pyproject.toml \
+		-m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(PYTEST_ARGS)
+	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage combine --quiet
+	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage report
+	$(BIN)/gcovr --root . --filter csrc/ --exclude-noncode-lines --merge-lines --merge-mode-functions=separate build
 
 $(VENV)/.lint-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"

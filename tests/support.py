@@ -41,12 +41,13 @@ def assert_same_bits(actual: torch.Tensor, expected: torch.Tensor) -> None:
 
 def run_python(code: str, *args: str, timeout: float = 300, **environment: str) -> str:
     """Runs code in a fresh process, outside the source tree, and returns what it printed."""
+    path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     result = subprocess.run(
         [sys.executable, "-W", "ignore::FutureWarning", "-c", code, *args],
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **environment},
         cwd=os.path.sep,
     )
     assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
