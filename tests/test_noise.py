@@ -245,6 +245,7 @@ def test_no_integer(name, value):
         ((1, 8, -2), {}, ValueError, "negative size"),
         ((1, 2**64), {}, ValueError, "size in shape must be less than"),
         ((1, 8, 2**32), {"chunk_size": 2**40}, ValueError, r"less than 2\*\*63 elements"),
+        ((1, 8, 2**32, 1), {"chunk_size": 2**40}, ValueError, r"less than 2\*\*63 elements"),
         ((1, 8, 4), {"chunk_size": 2**61}, ValueError, r"less than 2\*\*63 elements"),
         ((1, 1.5), {}, TypeError, "size in shape must be an integer, got 1.5"),
         ("ab", {}, TypeError, "size in shape must be an integer, got 'a'"),
@@ -293,9 +294,10 @@ def test_the_last_position_and_the_largest_chunk(device):
         with pytest.raises(ValueError, match="positions must be less than"):
             sample((1, 8, 3), start=start)
     for dtype, largest in ((torch.float32, 2**63 - 1), (torch.complex64, 2**62 - 1)):
-        assert sample((1, 0), chunk_size=largest, dtype=dtype, device=device).shape == (1, 0)
-        with pytest.raises(ValueError, match="2\\*\\*63"):
-            sample((1, 0), chunk_size=largest + 1, dtype=dtype, device=device)
+        for seed in (7, [7]):
+            assert sample((1, 0), seed=seed, chunk_size=largest, dtype=dtype, device=device).shape == (1, 0)
+            with pytest.raises(ValueError, match="2\\*\\*63"):
+                sample((1, 0), seed=seed, chunk_size=largest + 1, dtype=dtype, device=device)
 
 
 def test_empty_batches_take_no_memory():

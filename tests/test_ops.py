@@ -276,12 +276,12 @@ def test_trace_follows_the_shape():
         assert_same_bits(traced(x), function(x))
 
 
-@pytest.mark.parametrize("options", [{"seed": [1, 2]}, {"start": [1, 2]}, {"out": torch.zeros(2, 6)}])
+@pytest.mark.parametrize("options", [{"seed": torch.tensor(1)}, {"start": torch.tensor(1)}, {"out": torch.ones(2, 6)}])
 def test_trace_of_more_than_one_seed_and_start(options):
     def function(x):
         sizes = (x.shape[0], x.shape[1])
-        options_ = {"seed": 7, "chunk_size": 4, "device": x.device, "dtype": x.dtype, **options}
-        return x + chunked_noise.sample_chunked_noise(sizes, **options_)
+        arguments = {"seed": 7, "chunk_size": 4, "device": x.device, "dtype": x.dtype, **options}
+        return x + chunked_noise.sample_chunked_noise(sizes, **arguments)
 
     with pytest.raises(RuntimeError, match="records sample_chunked_noise only with one seed and start, without out"):
         torch.jit.trace(function, torch.ones(2, 6))

@@ -96,15 +96,23 @@ TEST(Runs, NegativeStartsMeanTheFirstPosition) {
 }
 
 TEST(ParallelFor, CallsBodyOnEveryElementOnceAndThrowsWhatItThrows) {
-  std::vector<std::atomic<int>> calls(1000);
-  parallel_for(0, 1000, 7, [&](std::int64_t begin, std::int64_t end) {
-    for (; begin < end; ++begin) {
-      ++calls[begin];
+  for (const std::int64_t failing : {-1, 0, 500, 999}) {
+    std::vector<std::atomic<int>> calls(1000);
+    const auto body = [&](std::int64_t begin, std::int64_t end) {
+      if (begin <= failing && failing < end) {
+        throw std::out_of_range("body");
+      }
+      for (; begin < end; ++begin) {
+        ++calls[begin];
+      }
+    };
+    if (failing >= 0) {
+      EXPECT_THROW(parallel_for(0, 1000, 7, body), std::out_of_range);
+    } else {
+      parallel_for(0, 1000, 7, body);
+      EXPECT_EQ(std::count(calls.begin(), calls.end(), 1), 1000);
     }
-  });
-  EXPECT_EQ(std::count(calls.begin(), calls.end(), 1), 1000);
-  const auto fail = [](std::int64_t, std::int64_t) { throw std::out_of_range("body"); };
-  EXPECT_THROW(parallel_for(0, 1000, 7, fail), std::out_of_range);
+  }
 }
 
 TEST(Runs, HugeChunkSize) {
