@@ -1,9 +1,8 @@
 """Mutation testing of the core: each mutant is one fault that people really make, and some test must see it.
 
 `python tests/mutation.py [WORD ...]` builds a copy of the tree in build/mutation, where it takes the mutants one after
-the other (those whose file or text contains one of the words, where any are given), runs the fast Python tests on
-each and, if it survives them, the C++ tests, and prints the test that saw it. Mutants of kernels meet their C++ test
-first. It fails if a mutant survives.
+the other (those whose file or text contains one of the words, where any are given) and prints the test that saw each:
+it asks the nearest test first, then the fast Python tests, then the C++ tests. It fails if a mutant survives them all.
 
 CUDA_INCLUDES, folders with cuda_runtime.h and curand_kernel.h separated by `;`, adds the mutants of the CUDA mapping.
 """
@@ -21,129 +20,257 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build/mutation"
-PYTHON_TESTS = [f"tests/test_{name}.py" for name in ("seed", "padding", "serving", "ops", "noise", "streams")]
+PYTHON_TESTS = [f"tests/test_{name}.py" for name in ("padding", "serving", "ops", "noise", "seed", "streams")]
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where ninja and cmake are
 CUDA_INCLUDES = os.environ.get("CUDA_INCLUDES", "")
-CUDA_FILES = ("csrc/core/philox.h", "csrc/core/divider.h", "csrc/cuda/tiles.h")
-# Wrong kernels do not serve in the package, which compares them with ATen, so its tests would still pass.
-KERNEL_FILES = ("csrc/core/mt19937.h", "csrc/cpu/generator.h", "csrc/cpu/normal_kernel.h", "csrc/cpu/kernels.h")
 NO_COMPILE = "DOES NOT COMPILE"
 
 
 class Mutant(NamedTuple):
-    """One change of one file; the old text occurs there once."""
+    """One change of one file; the old text occurs there once. The test that should see it is asked first."""
 
     file: str
     old: str
     new: str
+    near: str  # a test of tests/, or one of the programs of tests/cpp
 
 
 MUTANTS = [
     # Runs and segments: seams, rows, truncation.
-    Mutant("csrc/core/runs.h", "start[run] < 0 ? 0 : start[run]", "start[run]"),
-    Mutant("csrc/core/runs.h", "first_position(run) + row % length", "first_position(run) + row"),
-    Mutant("csrc/core/runs.h", "run_numel - begin % run_numel", "run_numel"),
+    Mutant("csrc/core/runs.h", "start[run] < 0 ? 0 : start[run]", "start[run]", "runs_test"),
+    Mutant("csrc/core/runs.h", "run_numel - begin % run_numel", "run_numel", "runs_test"),
     Mutant(
-        "csrc/core/runs.h", "static_cast<std::uint64_t>(position / chunk_size)", "std::uint32_t(position / chunk_size)"
+        "csrc/core/runs.h",
+        "static_cast<std::uint64_t>(position / chunk_size)",
+        "std::uint32_t(position / chunk_size)",
+        "test_serving.py::test_huge_chunks_and_positions",
     ),
-    Mutant("csrc/core/runs.h", "in_run == 0 || in_chunk == 0", "in_chunk == 0"),
     # The hash of seeds: constants, halves, high words.
-    Mutant("csrc/include/chunked_noise/seed.h", "z ^ (z >> 27)", "z ^ (z >> 26)"),
-    Mutant("csrc/include/chunked_noise/seed.h", "high << 32 | low", "std::uint64_t{low} << 32 | high"),
-    Mutant("csrc/include/chunked_noise/seed.h", "+ key_high + index_high", "+ key_high"),
-    Mutant("csrc/include/chunked_noise/seed.h", "(chunk_index + 1)", "chunk_index"),
+    Mutant(
+        "csrc/include/chunked_noise/seed.h",
+        "high << 32 | low",
+        "std::uint64_t{low} << 32 | high",
+        "test_seed.py::test_known_values",
+    ),
+    Mutant(
+        "csrc/include/chunked_noise/seed.h", "+ key_high + index_high", "+ key_high", "test_seed.py::test_known_values"
+    ),
     # The range of padded chunks.
-    Mutant("csrc/include/chunked_noise/chunking.h", "void operator++(int) { ++index_; }", "void operator++(int) {}"),
-    Mutant("csrc/include/chunked_noise/chunking.h", "return {this, size()}", "return {this, size() - 1}"),
     Mutant(
         "csrc/include/chunked_noise/chunking.h",
-        "const { return index_ == other.index_; }",
-        "const { return index_ >= other.index_; }",
+        "void operator++(int) { ++index_; }",
+        "void operator++(int) {}",
+        "api_test",
     ),
+    Mutant("csrc/include/chunked_noise/chunking.h", "return {this, size()}", "return {this, size() - 1}", "api_test"),
     # The generator: words at the ends of its state.
-    Mutant("csrc/core/mt19937.h", "second & 0x7FFFFFFFu", "second"),
-    Mutant("csrc/core/mt19937.h", "(previous >> 30)", "(previous >> 31)"),
-    Mutant("csrc/cpu/generator.h", "while (available(word) <= 0)", "while (available(word) < 0)"),
-    Mutant("csrc/cpu/generator.h", "words + mt19937::far_word;", "words + mt19937::far_word - 1;"),
-    Mutant("csrc/cpu/generator.h", "(near_word + width - 1) / width", "near_word / width"),
-    Mutant("csrc/cpu/generator.h", "return word >= first_word_;", "return true;"),
+    Mutant("csrc/core/mt19937.h", "second & 0x7FFFFFFFu", "second", "cpu_kernel_test"),
+    Mutant("csrc/core/mt19937.h", "(previous >> 30)", "(previous >> 31)", "cpu_kernel_test"),
+    Mutant("csrc/cpu/generator.h", "while (available(word) <= 0)", "while (available(word) < 0)", "cpu_kernel_test"),
+    Mutant("csrc/cpu/generator.h", "words + mt19937::far_word;", "words + mt19937::far_word - 1;", "cpu_kernel_test"),
+    Mutant("csrc/cpu/generator.h", "(near_word + width - 1) / width", "near_word / width", "cpu_kernel_test"),
+    Mutant("csrc/cpu/generator.h", "return word >= first_word_;", "return true;", "cpu_kernel_test"),
     # The kernels: tails, windows, halves, rounding.
-    Mutant("csrc/cpu/normal_kernel.h", "buffered = !std::is_same_v", "buffered = std::is_same_v"),
-    Mutant("csrc/cpu/normal_kernel.h", "begin % block_numel == 0 ? (end - begin)", "true ? (end - begin)"),
-    Mutant("csrc/cpu/normal_kernel.h", "i < block_numel && begin < end", "i < block_numel"),
-    Mutant("csrc/cpu/normal_kernel.h", "bits + 0x7FFFu +", "bits + 0x8000u +"),
-    Mutant("csrc/cpu/normal_kernel.h", "begin <= element && element < end", "begin < element && element < end"),
-    Mutant("csrc/cpu/normal_kernel.h", "(segment.end + 1) / 2 * 4", "segment.end / 2 * 4"),
-    Mutant("csrc/cpu/normal_kernel.h", "segment.end > draw_numel - block_numel", "segment.end > draw_numel"),
+    Mutant("csrc/cpu/normal_kernel.h", "buffered = !std::is_same_v", "buffered = std::is_same_v", "cpu_kernel_test"),
+    Mutant(
+        "csrc/cpu/normal_kernel.h",
+        "begin % block_numel == 0 ? (end - begin)",
+        "true ? (end - begin)",
+        "cpu_kernel_test",
+    ),
+    Mutant("csrc/cpu/normal_kernel.h", "i < block_numel && begin < end", "i < block_numel", "cpu_kernel_test"),
+    Mutant("csrc/cpu/normal_kernel.h", "bits + 0x7FFFu +", "bits + 0x8000u +", "cpu_kernel_test"),
+    Mutant(
+        "csrc/cpu/normal_kernel.h",
+        "begin <= element && element < end",
+        "begin < element && element < end",
+        "cpu_kernel_test",
+    ),
+    Mutant("csrc/cpu/normal_kernel.h", "(segment.end + 1) / 2 * 4", "segment.end / 2 * 4", "cpu_kernel_test"),
+    Mutant(
+        "csrc/cpu/normal_kernel.h",
+        "segment.end > draw_numel - block_numel",
+        "segment.end > draw_numel",
+        "cpu_kernel_test",
+    ),
     Mutant(
         "csrc/cpu/normal_kernel.h",
         "segments[i].begin == segments[i - 1].begin && segments[i].end == segments[i - 1].end",
         "segments[i].begin == segments[i - 1].begin",
+        "cpu_kernel_test",
     ),
     Mutant(
         "csrc/cpu/normal_kernel.h",
         "uniform<double>(outputs + 2)));\n    const double angle = two_pi * uniform<double>(outputs)",
         "uniform<double>(outputs)));\n    const double angle = two_pi * uniform<double>(outputs + 2)",
+        "cpu_kernel_test",
     ),
-    Mutant("csrc/cpu/kernels.h", "(rows[run] - run) * run_numel", "(rows[run] - run) * runs.features"),
-    # The engine for CPU tensors: order of runs, limits, the check against ATen.
-    Mutant("csrc/cpu/engine.cpp", "stdv = 1 / std::sqrt(2.0)", "stdv = 0.5"),
-    Mutant("csrc/cpu/engine.cpp", "runs_.start.data = starts_.data();", ""),
-    Mutant("csrc/cpu/engine.cpp", "position = start % runs.chunk_size;", "position = start;"),
-    Mutant("csrc/cpu/engine.cpp", "for_each(runs.start.data, runs", "for_each(runs.start.data + 1, runs"),
-    Mutant("csrc/cpu/engine.cpp", "equals_aten(kernels_, dtype == at::kComplexHalf ? at::kHalf : dtype)", "(true)"),
-    Mutant("csrc/cpu/engine.cpp", 'forced_aten() || (capability != "AVX2" && capability != "AVX512")', "forced_aten()"),
-    Mutant("csrc/cpu/engine.cpp", "verdicts_[static_cast<std::size_t>(dtype)]", "verdicts_[0]"),
-    Mutant("csrc/aten/engine.cpp", "next_segment_start(runs, end));", "end);"),
-    Mutant("csrc/ops/parallel.h", "shared.error = std::current_exception();", ""),
-    # The checks of arguments.
-    Mutant("csrc/ops/checks.cpp", "value_or(0) >= 0", "value_or(0) > 0"),
-    Mutant("csrc/ops/checks.cpp", "first <= max - length", "first < max - length"),
-    Mutant("csrc/ops/checks.cpp", "c10::isComplexType(dtype) ? 2 : 1", "1"),
-    Mutant("csrc/ops/checks.cpp", "reals) || overflow;", "reals);"),
-    Mutant("csrc/ops/checks.cpp", "*count == *wanted", "*count >= *wanted"),
-    Mutant("csrc/ops/fill.cpp", "stride <= reach", "stride < reach"),
-    Mutant("csrc/ops/fill.cpp", "values[row] >= 0", "values[row] >= -1"),
-    Mutant("csrc/ops/fill.cpp", "TORCH_CHECK_VALUE(!overlap(self, values),", "TORCH_CHECK_VALUE(true,"),
-    # Filling: strides, views, copies, autograd.
-    Mutant("csrc/ops/fill.cpp", "target.is_contiguous() && !target.is_conj()", "!target.is_conj()"),
-    Mutant("csrc/ops/fill.cpp", "!target.is_conj() && !target.is_neg()", "!target.is_conj()"),
-    Mutant("csrc/ops/fill.cpp", "/*copy=*/values.is_cpu()", "/*copy=*/false"),
-    Mutant("csrc/ops/fill.cpp", "request.seeds.expand({self.size(0)}).contiguous()", "request.seeds"),
-    Mutant("csrc/ops/fill.cpp", "at::GradMode::is_enabled() && self.requires_grad()", "self.requires_grad()"),
-    Mutant("csrc/ops/fill.cpp", "torch::autograd::increment_version(self);", ""),
-    Mutant("csrc/ops/sample.cpp", "drawn[0] = 1;", ""),
-    Mutant("csrc/ops/sample.cpp", "dtype).squeeze(1)", "dtype).squeeze()"),
-    Mutant("csrc/ops/sample.cpp", "i > 1; --i", "i > 2; --i"),
-    # Padding.
-    Mutant("csrc/ops/padding.cpp", "(length - 1) / chunk_size + 1", "length / chunk_size + 1"),
-    Mutant("csrc/ops/padding.cpp", "index >= 0 && index < chunk_count", "index < chunk_count"),
-    Mutant("csrc/ops/padding.cpp", "2 * (self.dim() - 1), 0", "2 * self.dim(), 0"),
-    Mutant("csrc/ops/padding.cpp", "begin <= end && tensor.size(1) == chunk_size", "tensor.size(1) == chunk_size"),
-    Mutant("csrc/ops/padding.cpp", "std::min(chunk_size_, length - chunk.begin)", "chunk_size_"),
-    # Python.
-    Mutant("chunked_noise/_arguments.py", "INT64_MIN <= integer <= INT64_MAX", "INT64_MIN <= integer < INT64_MAX"),
-    Mutant("chunked_noise/_arguments.py", "(seed + 2**63) % 2**64 - 2**63", "seed % 2**63"),
-    Mutant("chunked_noise/_arguments.py", "isinstance(value, str | bytes)", "isinstance(value, str)"),
-    Mutant("chunked_noise/_arguments.py", 'getattr(value, "ndim", 0) > 0', 'getattr(value, "ndim", -1) >= 0'),
-    Mutant("chunked_noise/_arguments.py", "list(out.shape) != shape", "len(out.shape) != len(shape)"),
-    Mutant("chunked_noise/_arguments.py", "device=like.device", "device='cpu'"),
     Mutant(
-        "chunked_noise/noise.py", "as_tensor(seeds, starts), as_tensor(starts, seeds)", "as_tensor(seeds, starts), 0"
+        "csrc/cpu/kernels.h",
+        "(rows[run] - run) * run_numel",
+        "(rows[run] - run) * runs.features",
+        "test_serving.py::test_rows_equal_the_reference",
     ),
-    Mutant("chunked_noise/noise.py", "out.unsqueeze(1), seed=of", "out.unsqueeze(1).clone(), seed=of"),
-    Mutant("chunked_noise/noise.py", "isinstance(where, Tensor) and where.dim() != 1", "False"),
-    Mutant("chunked_noise/chunking.py", "min(begin + chunk_size, length)", "begin + chunk_size"),
-    Mutant("chunked_noise/chunking.py", "tensor.shape[1] != chunk_size:", "tensor.shape[1] < chunk_size:"),
-    Mutant("chunked_noise/chunking.py", "tensor.shape[1] != length:", "tensor.shape[1] > length:"),
+    # The engine for CPU tensors: order of runs, limits, the check against ATen.
+    Mutant(
+        "csrc/cpu/engine.cpp",
+        "runs_.start.data = starts_.data();",
+        "",
+        "test_serving.py::test_rows_equal_the_reference",
+    ),
+    Mutant(
+        "csrc/cpu/engine.cpp",
+        "position = start % runs.chunk_size;",
+        "position = start;",
+        "test_serving.py::test_huge_chunks_and_positions",
+    ),
+    Mutant(
+        "csrc/cpu/engine.cpp",
+        "for_each(runs.start.data, runs",
+        "for_each(runs.start.data + 1, runs",
+        "test_noise.py::test_deep_inside_a_huge_chunk",
+    ),
+    Mutant(
+        "csrc/cpu/engine.cpp",
+        "equals_aten(kernels_, dtype == at::kComplexHalf ? at::kHalf : dtype)",
+        "(true)",
+        "cpu_engine_test",
+    ),
+    Mutant(
+        "csrc/cpu/engine.cpp",
+        'forced_aten() || (capability != "AVX2" && capability != "AVX512")',
+        "forced_aten()",
+        "test_noise.py::test_capabilities",
+    ),
+    Mutant("csrc/cpu/engine.cpp", "verdicts_[static_cast<std::size_t>(dtype)]", "verdicts_[0]", "cpu_engine_test"),
+    Mutant("csrc/aten/engine.cpp", "next_segment_start(runs, end));", "end);", "test_noise.py::test_capabilities"),
+    Mutant("csrc/ops/parallel.h", "shared.error = std::current_exception();", "", "runs_test"),
+    # The checks of arguments.
+    Mutant("csrc/ops/checks.cpp", "value_or(0) >= 0", "value_or(0) > 0", "test_serving.py::test_empty_batches"),
+    Mutant(
+        "csrc/ops/checks.cpp",
+        "first <= max - length",
+        "first < max - length",
+        "test_noise.py::test_the_last_position_and_the_largest_chunk",
+    ),
+    Mutant(
+        "csrc/ops/checks.cpp",
+        "c10::isComplexType(dtype) ? 2 : 1",
+        "1",
+        "test_noise.py::test_the_last_position_and_the_largest_chunk",
+    ),
+    Mutant("csrc/ops/checks.cpp", "reals) || overflow;", "reals);", "test_noise.py::test_errors"),
+    Mutant("csrc/ops/checks.cpp", "*count == *wanted", "*count >= *wanted", "test_serving.py::test_errors_of_rows"),
+    Mutant("csrc/ops/fill.cpp", "stride <= reach", "stride < reach", "test_serving.py::test_errors_of_out"),
+    Mutant(
+        "csrc/ops/fill.cpp",
+        "TORCH_CHECK_VALUE(!overlap(self, values),",
+        "TORCH_CHECK_VALUE(true,",
+        "test_serving.py::test_out_that_shares_memory_with_the_seeds",
+    ),
+    # Filling: strides, views, copies, autograd.
+    Mutant(
+        "csrc/ops/fill.cpp",
+        "target.is_contiguous() && !target.is_conj()",
+        "!target.is_conj()",
+        "test_ops.py::test_fill_writes_rows_and_any_strides",
+    ),
+    Mutant(
+        "csrc/ops/fill.cpp",
+        "!target.is_conj() && !target.is_neg()",
+        "!target.is_conj()",
+        "test_ops.py::test_fill_of_views_that_conjugate_or_negate",
+    ),
+    Mutant(
+        "csrc/ops/fill.cpp",
+        "/*copy=*/values.is_cpu()",
+        "/*copy=*/false",
+        "test_serving.py::test_seeds_and_positions_that_another_thread_writes",
+    ),
+    Mutant(
+        "csrc/ops/fill.cpp",
+        "request.seeds.expand({self.size(0)}).contiguous()",
+        "request.seeds",
+        "test_serving.py::test_one_value_for_all_rows",
+    ),
+    Mutant(
+        "csrc/ops/fill.cpp",
+        "at::GradMode::is_enabled() && self.requires_grad()",
+        "self.requires_grad()",
+        "test_ops.py::test_fill_and_autograd",
+    ),
+    Mutant("csrc/ops/fill.cpp", "torch::autograd::increment_version(self);", "", "test_ops.py::test_fill_and_autograd"),
+    Mutant(
+        "csrc/ops/sample.cpp", "dtype).squeeze(1)", "dtype).squeeze()", "test_serving.py::test_gather_of_every_token"
+    ),
+    Mutant("csrc/ops/sample.cpp", "i > 1; --i", "i > 2; --i", "test_noise.py::test_equals_the_reference"),
+    # Padding.
+    Mutant("csrc/ops/padding.cpp", "(length - 1) / chunk_size + 1", "length / chunk_size + 1", "test_padding.py"),
+    Mutant("csrc/ops/padding.cpp", "2 * (self.dim() - 1), 0", "2 * self.dim(), 0", "test_padding.py"),
+    Mutant(
+        "csrc/ops/padding.cpp",
+        "begin <= end && tensor.size(1) == chunk_size",
+        "tensor.size(1) == chunk_size",
+        "api_test",
+    ),
+    Mutant("csrc/ops/padding.cpp", "std::min(chunk_size_, length - chunk.begin)", "chunk_size_", "api_test"),
+    # Python.
+    Mutant(
+        "chunked_noise/_arguments.py",
+        "INT64_MIN <= integer <= INT64_MAX",
+        "INT64_MIN <= integer < INT64_MAX",
+        "test_noise.py::test_the_last_position_and_the_largest_chunk",
+    ),
+    Mutant(
+        "chunked_noise/_arguments.py",
+        "(seed + 2**63) % 2**64 - 2**63",
+        "seed % 2**63",
+        "test_noise.py::test_seeds_of_every_kind",
+    ),
+    Mutant(
+        "chunked_noise/_arguments.py",
+        "isinstance(value, str | bytes)",
+        "isinstance(value, str)",
+        "test_serving.py::test_errors_of_rows",
+    ),
+    Mutant(
+        "chunked_noise/_arguments.py",
+        'getattr(value, "ndim", 0) > 0',
+        'getattr(value, "ndim", -1) >= 0',
+        "test_serving.py::test_zero_dimensional_arrays_are_integers",
+    ),
+    Mutant(
+        "chunked_noise/_arguments.py",
+        "list(out.shape) != shape",
+        "len(out.shape) != len(shape)",
+        "test_serving.py::test_errors_of_out",
+    ),
+    Mutant(
+        "chunked_noise/noise.py",
+        "out.unsqueeze(1), seed=of",
+        "out.unsqueeze(1).clone(), seed=of",
+        "test_serving.py::test_out_of_gather",
+    ),
+    Mutant(
+        "chunked_noise/noise.py",
+        "isinstance(where, Tensor) and where.dim() != 1",
+        "False",
+        "test_serving.py::test_errors_of_gather",
+    ),
+    Mutant("chunked_noise/chunking.py", "min(begin + chunk_size, length)", "begin + chunk_size", "test_padding.py"),
+    Mutant(
+        "chunked_noise/chunking.py",
+        "tensor.shape[1] != chunk_size:",
+        "tensor.shape[1] < chunk_size:",
+        "test_padding.py",
+    ),
+    Mutant("chunked_noise/chunking.py", "tensor.shape[1] != length:", "tensor.shape[1] > length:", "test_padding.py"),
     # The CUDA mapping, on the host.
-    Mutant("csrc/core/divider.h", "+ divisor - 1) / divisor", ") / divisor"),
-    Mutant("csrc/core/philox.h", "static_cast<std::uint32_t>(seed >> 32)", "0"),
-    Mutant("csrc/core/philox.h", "uint4{counter, 0, subsequence, 0}", "uint4{subsequence, 0, counter, 0}"),
-    Mutant("csrc/core/philox.h", "* std + Real(0)", "* std"),
-    Mutant("csrc/cuda/tiles.h", "chunk_numel / counter_numel + 3", "chunk_numel / counter_numel + 2"),
-    Mutant("csrc/cuda/tiles.h", "row / lanes, subsequence, 1u << lane", "row % lanes, subsequence, 1u << lane"),
-    Mutant("csrc/cuda/tiles.h", "lane_offset >= 0 && lane_offset", "lane_offset > 0 && lane_offset"),
+    Mutant("csrc/core/divider.h", "+ divisor - 1) / divisor", ") / divisor", "cuda_mapping_test"),
+    Mutant("csrc/core/philox.h", "static_cast<std::uint32_t>(seed >> 32)", "0", "cuda_mapping_test"),
+    Mutant(
+        "csrc/cuda/tiles.h", "lane_offset >= 0 && lane_offset", "lane_offset > 0 && lane_offset", "cuda_mapping_test"
+    ),
 ]
 
 
@@ -200,9 +327,10 @@ def build(*targets: str) -> str:
     return "" if built else first(r"error: (static assertion.*)", output, NO_COMPILE)
 
 
-def python_tests() -> str:
+def python_tests(*selected: str) -> str:
     """Returns the first Python test that fails, or nothing."""
-    passed, output = run(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *PYTHON_TESTS)
+    tests = selected or PYTHON_TESTS
+    passed, output = run(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)
     return "" if passed else first(r"^(?:FAILED|ERROR) (\S+)", output)
 
 
@@ -228,18 +356,16 @@ def first(pattern: str, output: str, otherwise: str = "") -> str:
 
 def killer(mutant: Mutant) -> str:
     """Returns what sees the mutant, or nothing if it survives."""
-    if mutant.file in CUDA_FILES:
-        return cpp_tests("cuda_mapping_test")
-    if mutant.file in KERNEL_FILES and (failed := cpp_tests("cpu_kernel_test")):
-        return failed
-    return build("chunked_noise") or python_tests() or cpp_tests()
+    if not mutant.near.startswith("test_"):
+        return cpp_tests(mutant.near) or build("chunked_noise") or python_tests() or cpp_tests()
+    return build("chunked_noise") or python_tests(f"tests/{mutant.near}") or python_tests() or cpp_tests()
 
 
 def main() -> int:
     """Runs the mutants and returns the exit status."""
     words = sys.argv[1:]
     mutants = [mutant for mutant in MUTANTS if not words or any(word in part for word in words for part in mutant)]
-    mutants = [mutant for mutant in mutants if CUDA_INCLUDES or mutant.file not in CUDA_FILES]
+    mutants = [mutant for mutant in mutants if CUDA_INCLUDES or mutant.near != "cuda_mapping_test"]
     (WORK / "tree").mkdir(parents=True, exist_ok=True)
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
     for file in files.stdout.split():
