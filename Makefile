@@ -71,18 +71,18 @@ $(VENV)/.coverage-tools: $(VENV)/.torch-$(KEY)
 COVERAGE := $(CURDIR)/build/coverage
 COVERAGE_FLAGS := -O1 --coverage -fprofile-abs-path -fprofile-update=atomic
 coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
-	find build -name '*.gcda' -delete
 	rm -rf $(COVERAGE)/site $(COVERAGE)/run
+	mkdir -p $(COVERAGE)/run
+	find build -name '*.gcda' -delete
 	CHUNKED_NOISE_CXXFLAGS="$(COVERAGE_FLAGS)" CHUNKED_NOISE_LDFLAGS=--coverage \
 		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --target $(COVERAGE)/site .
 	PATH="$$(cd $(BIN) && pwd):$$PATH" cmake -G Ninja -S . -B $(COVERAGE)/cmake -DCHUNKED_NOISE_TESTS=ON $(CMAKE_ARGS) \
 		-DCMAKE_BUILD_TYPE=Coverage -DCMAKE_CXX_FLAGS="$(COVERAGE_FLAGS)" \
 		-DCMAKE_PREFIX_PATH="$$($(BIN)/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
 	$(BIN)/cmake --build $(COVERAGE)/cmake
-	$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure
-	ATEN_CPU_CAPABILITY=avx2 $(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure -R "api|engine"
-	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure -R "api|engine"
-	mkdir $(COVERAGE)/run
+	$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore -R "api|engine"
+	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore -R "api|engine"
 	cd $(COVERAGE)/run && PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(COVERAGE)/site \
 		COVERAGE_FILE=$(COVERAGE)/run/python python -m coverage run --rcfile=$(CURDIR)/pyproject.toml \
 		-m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(PYTEST_ARGS)

@@ -1,7 +1,7 @@
 """Mutation testing of the core: each mutant is one fault that people really make, and some test must see it.
 
 `python tests/mutation.py [WORD ...]` builds a copy of the tree in build/mutation, where it takes the mutants one after
-the other (those whose file or text contains one of the words, where any are given) and prints the test that saw each:
+the other (those with one of the words in their line of the list, where any are given) and prints the test that saw each:
 it asks the nearest test first, then the fast Python tests, then the C++ tests. It fails if a mutant survives them all.
 
 CUDA_INCLUDES, folders with cuda_runtime.h and curand_kernel.h separated by `;`, adds the mutants of the CUDA mapping.
@@ -205,7 +205,12 @@ MUTANTS = [
     ),
     Mutant("csrc/ops/sample.cpp", "i > 1; --i", "i > 2; --i", "test_noise.py::test_equals_the_reference"),
     # Padding.
-    Mutant("csrc/ops/padding.cpp", "(length - 1) / chunk_size + 1", "length / chunk_size + 1", "test_padding.py"),
+    Mutant(
+        "csrc/ops/padding.cpp",
+        "(length - 1) / chunk_size + 1",
+        "length / chunk_size + 1",
+        "test_ops.py::test_chunk_index_of_the_operator",
+    ),
     Mutant("csrc/ops/padding.cpp", "2 * (self.dim() - 1), 0", "2 * self.dim(), 0", "test_padding.py"),
     Mutant(
         "csrc/ops/padding.cpp",

@@ -222,8 +222,10 @@ def test_errors_of_rows(seed, start, error, message):
 
 
 def test_chunk_index_of_the_operator():
-    with pytest.raises(IndexError, match="chunk index 2 is out of range"):
-        ops.padded_chunk(torch.ones(1, 6), 4, 2)
+    for length in (5, 6, 7, 8):
+        assert [chunk.shape for chunk in ops.padded_chunks(torch.ones(1, length), 4)] == [(1, 4)] * 2
+        with pytest.raises(IndexError, match="chunk index 2 is out of range"):
+            ops.padded_chunk(torch.ones(1, length), 4, 2)
     with pytest.raises(IndexError, match="chunk index -1"):
         ops.padded_chunk(torch.ones(1, 6), 4, -1)
     with pytest.raises(ValueError, match="chunk_size must be positive"):

@@ -103,6 +103,7 @@ TEST(PaddedChunks, Errors) {
   EXPECT_THROW((PaddedChunk{4, 3, {}}.unpad(x)), c10::ValueError);
   EXPECT_THROW((PaddedChunk{0, 7, {}}.unpad(x)), c10::ValueError);
   EXPECT_EQ(padded_chunks(4, {at::zeros({1, 0})}).size(), 0);
+  EXPECT_EQ(padded_chunks(4, {at::zeros({1, 8})}).size(), 2);
 }
 
 }  // namespace
