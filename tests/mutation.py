@@ -1,8 +1,8 @@
 """Mutation testing of the core: each mutant is one fault that people really make, and some test must see it.
 
 `python tests/mutation.py [WORD ...]` builds a copy of the tree in build/mutation, where it takes the mutants one after
-the other (those with one of the words in their line of the list, where any are given) and prints the test that saw each:
-it asks the nearest test first, then the fast Python tests, then the C++ tests. It fails if a mutant survives them all.
+the other (those that contain one of the words, where any are given) and prints the test that saw each: it asks the
+nearest test first, then the fast Python tests, then the C++ tests. It fails if a mutant survives them all.
 
 CUDA_INCLUDES, folders with cuda_runtime.h and curand_kernel.h separated by `;`, adds the mutants of the CUDA mapping.
 """
