@@ -279,7 +279,7 @@ MUTANTS = [
 ]
 
 
-def run(*command: str, timeout: float = 1200, **environment: str) -> tuple[bool, str]:
+def run(*command: str, timeout: float = 900, **environment: str) -> tuple[bool, str]:
     """Runs a command in the copy; returns whether it succeeded, and what it printed. A test may hang or crash."""
     try:
         result = subprocess.run(

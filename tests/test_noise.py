@@ -279,7 +279,7 @@ def test_a_device_that_is_not_there(device):
 
 def test_deep_inside_a_huge_chunk():
     """What would take minutes or centuries is refused, whether the kernels or ATen would draw it."""
-    for start in (2**45, 2**60, [2**45, 0], [0, 2**45]):
+    for start in (2**45, 2**60, [2**37, 0], [0, 2**37]):
         with pytest.raises((ValueError, RuntimeError), match=r"use a smaller chunk_size|allocate memory|overflowed"):
             sample((2, 1, 1), chunk_size=2**62, start=start)
 
