@@ -8,8 +8,8 @@ KEY := $(shell printf '%s' '$(PYTHON) $(TORCH)' | cksum | cut -d' ' -f1)
 SOURCES := $(shell find csrc cmake -type f) \
 	setup.py pyproject.toml version.txt
 
-.PHONY: demo example test test-python test-cpp sanitize sanitize-python valgrind fuzz fuzz-python fuzz-cpp lint \
-	build clean
+.PHONY: demo example test test-python test-cpp sanitize sanitize-python valgrind fuzz fuzz-python fuzz-cpp coverage \
+	lint build clean
 
 demo: build
 	$(BIN)/python -m chunked_noise demo
@@ -114,6 +114,30 @@ fuzz-cpp: $(VENV)/.test-tools
 		-DCMAKE_CXX_FLAGS="$(SANITIZE_FLAGS)")
 	ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz/fuzz_cpp tests/fuzz/corpus/cpp -max_total_time=$(FUZZ_SECONDS) \
 		-max_len=256 -rss_limit_mb=6000
+
+$(VENV)/.coverage-tools: $(VENV)/.torch-$(KEY)
+	$(BIN)/python -m pip install --quiet "gcovr==8.*" "coverage>=7.10"
+	@touch $@
+
+# What all tests together execute of chunked_noise/ and csrc/, in processes that they start too. The C++ tests also run
+# at other CPU capabilities, and test the CUDA mapping with CMAKE_ARGS=-DCHUNKED_NOISE_CUDA_INCLUDES=...
+COVERAGE := $(CURDIR)/build/coverage
+COVERAGE_FLAGS := -O1 --coverage -fprofile-abs-path -fprofile-update=atomic
+coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
+	rm -rf $(COVERAGE)/site $(COVERAGE)/run
+	mkdir -p $(COVERAGE)/run
+	find build -name '*.gcda' -delete
+	CHUNKED_NOISE_CXXFLAGS="$(COVERAGE_FLAGS)" CHUNKED_NOISE_LDFLAGS=--coverage \
+		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --target $(COVERAGE)/site .
+	$(call cpp-tests,$(COVERAGE)/cmake,$(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Coverage -DCMAKE_CXX_FLAGS="$(COVERAGE_FLAGS)")
+	for capability in avx2 default; do ATEN_CPU_CAPABILITY=$$capability \
+		$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore -R "api|engine" || exit; done
+	cd $(COVERAGE)/run && PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(COVERAGE)/site \
+		COVERAGE_FILE=$(COVERAGE)/run/python python -m coverage run --rcfile=$(CURDIR)/pyproject.toml \
+		-m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(PYTEST_ARGS)
+	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage combine --quiet
+	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage report
+	$(BIN)/gcovr --root . --filter csrc/ --exclude-noncode-lines --merge-lines --merge-mode-functions=separate build
 
 $(VENV)/.lint-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"

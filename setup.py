@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import sys
+import zlib
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -52,12 +53,9 @@ print(f"{cpp_extension.CUDA_HOME = }")
 
 CXX_FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", f'-DCHUNKED_NOISE_VERSION="{VERSION}"']
 CXX_FLAGS += ["-Wall", "-Wextra", *(["-Werror"] if WERROR else [])]
-CXX_FLAGS += shlex.split(os.environ.get("CHUNKED_NOISE_CXXFLAGS", ""))
-LINK_FLAGS = [
-    "-Wl,--no-undefined",
-    "-Wl,-soname,libchunked_noise.so",
-    *shlex.split(os.environ.get("CHUNKED_NOISE_LDFLAGS", "")),
-]
+ADDED_FLAGS = os.environ.get("CHUNKED_NOISE_CXXFLAGS", "")
+CXX_FLAGS += shlex.split(ADDED_FLAGS)
+LINK_FLAGS = shlex.split(os.environ.get("CHUNKED_NOISE_LDFLAGS", ""))
 
 
 class Build(cpp_extension.BuildExtension):
@@ -65,8 +63,10 @@ class Build(cpp_extension.BuildExtension):
 
     def finalize_options(self):
         super().finalize_options()
-        # One place for the objects of every kind of install, so that a second build compiles only what has changed.
-        self.build_temp = str(ROOT / "build" / f"torch-{TORCH_VERSION}-{sys.implementation.cache_tag}")
+        # One place for the objects of every kind of install, so that a second build compiles only what has changed; and
+        # another one for each set of added flags, so that sanitizers and coverage do not get into the normal objects.
+        added = f"-{zlib.crc32(ADDED_FLAGS.encode()):08x}" if ADDED_FLAGS else ""
+        self.build_temp = str(ROOT / "build" / f"torch-{TORCH_VERSION}-{sys.implementation.cache_tag}{added}")
 
     def get_ext_filename(self, name):
         if name.split(".")[-1] == "libchunked_noise":
@@ -122,7 +122,7 @@ LIBRARY = Extension(
         "cxx": [*CXX_FLAGS, *TORCH_INCLUDES],
         "nvcc": ["-O3", "--expt-relaxed-constexpr", *TORCH_INCLUDES],
     },
-    extra_link_args=LINK_FLAGS,
+    extra_link_args=["-Wl,--no-undefined", "-Wl,-soname,libchunked_noise.so", *LINK_FLAGS],
     depends=[*HEADERS, "setup.py", "version.txt"],
     language="c++",
 )
@@ -133,7 +133,7 @@ MODULE = Extension(
     library_dirs=cpp_extension.library_paths("cpu"),
     libraries=["chunked_noise", "c10", "torch_cpu", "torch", "torch_python"],
     extra_compile_args={"cxx": [*CXX_FLAGS, *TORCH_INCLUDES]},
-    extra_link_args=["-Wl,-rpath,$ORIGIN/lib"],
+    extra_link_args=["-Wl,-rpath,$ORIGIN/lib", *LINK_FLAGS],
     depends=[*HEADERS, "setup.py", "version.txt"],
     language="c++",
 )

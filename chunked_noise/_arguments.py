@@ -77,5 +77,7 @@ def check_out(out: Any, shape: list[int], device: torch.device, dtype: torch.dty
         raise ValueError(f"out must have shape {tuple(shape)}, got {tuple(out.shape)}")
     if out.dtype != dtype:
         raise ValueError(f"out must have dtype {dtype}, got {out.dtype}")
-    if out.device.type != device.type or device.index not in (None, out.device.index):
+    # A tensor on a CPU has no index, whatever the device that it was made on was called.
+    other_index = out.device.index is not None and device.index not in (None, out.device.index)
+    if out.device.type != device.type or other_index:
         raise ValueError(f"out must be on device {device}, got {out.device}")

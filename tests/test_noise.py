@@ -1,5 +1,7 @@
 """sample_chunked_noise against the reference, bit for bit, and its properties."""
 
+import platform
+import sys
 import threading
 
 import numpy as np
@@ -67,7 +69,7 @@ def test_threads(threads, dtype, count):
 
 CAPABILITY_CODE = """
 import torch
-from chunked_noise import reference, sample_chunked_noise
+from chunked_noise import reference, sample_chunked_noise, show_config
 from support import DTYPES, assert_same_bits
 torch.set_num_threads(2)
 count = 0
@@ -82,6 +84,7 @@ for dtype in DTYPES:
             assert_same_bits(sample_chunked_noise(shape, **arguments), expected)
             count += 1
 print(torch.backends.cpu.get_cpu_capability(), count)
+print({line.split(": ", 1)[1] for line in show_config().splitlines() if line.startswith("  cpu ")})
 """
 
 
@@ -90,8 +93,15 @@ print(torch.backends.cpu.get_cpu_capability(), count)
 def test_capabilities(capability, engine):
     if capability != "default" and not getattr(torch.cpu, f"_is_{capability}_supported")():
         pytest.skip(f"this processor has no {capability}")
-    printed = run_python(CAPABILITY_CODE, ATEN_CPU_CAPABILITY=capability, CHUNKED_NOISE_ENGINE=engine).split()
-    assert printed == [capability.upper(), "280"]
+    printed = run_python(CAPABILITY_CODE, ATEN_CPU_CAPABILITY=capability, CHUNKED_NOISE_ENGINE=engine).splitlines()
+    name = capability.upper()
+    assert printed[0] == f"{name} 280"
+    if engine:
+        assert printed[1] == "{'asked for by CHUNKED_NOISE_ENGINE'}"
+    elif capability == "default":
+        assert printed[1] == "{'no kernels for the CPU capability DEFAULT'}"
+    elif sys.platform == "linux" and platform.machine() == "x86_64":
+        assert printed[1] == f"{{'{name} kernels, checked against aten'}}"
 
 
 @settings(max_examples=100, deadline=None)
@@ -235,6 +245,7 @@ def test_no_integer(name, value):
         ((1, 8, -2), {}, ValueError, "negative size"),
         ((1, 2**64), {}, ValueError, "size in shape must be less than"),
         ((1, 8, 2**32), {"chunk_size": 2**40}, ValueError, r"less than 2\*\*63 elements"),
+        ((1, 8, 2**32, 1), {"chunk_size": 2**40}, ValueError, r"less than 2\*\*63 elements"),
         ((1, 8, 4), {"chunk_size": 2**61}, ValueError, r"less than 2\*\*63 elements"),
         ((1, 1.5), {}, TypeError, "size in shape must be an integer, got 1.5"),
         ("ab", {}, TypeError, "size in shape must be an integer, got 'a'"),
@@ -250,6 +261,9 @@ def test_no_integer(name, value):
 )
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_errors(shape, options, error, message, device):
+    if "chunk_size must be positive" in message:
+        with pytest.raises(error, match=message):
+            reference.sample_chunked_noise(shape, seed=7, device=device, dtype=torch.float32, **options)
     with pytest.raises(error, match=message):
         sample(shape, **{"device": device, **options})
 
@@ -265,9 +279,25 @@ def test_a_device_that_is_not_there(device):
 
 def test_deep_inside_a_huge_chunk():
     """What would take minutes or centuries is refused, whether the kernels or ATen would draw it."""
-    for start in (2**45, 2**60):
+    for start in (2**45, 2**60, [2**37, 0], [0, 2**37]):
         with pytest.raises((ValueError, RuntimeError), match=r"use a smaller chunk_size|allocate memory|overflowed"):
-            sample((1, 1, 1), chunk_size=2**62, start=start)
+            sample((2, 1, 1), chunk_size=2**62, start=start)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_last_position_and_the_largest_chunk(device):
+    last = sample((1, 8, 3), start=2**63 - 9, device=device)
+    if device == "cpu":
+        options = {"seed": 7, "chunk_size": 4, "device": "cpu", "dtype": torch.float32}
+        assert_same_bits(last, reference.sample_chunked_noise((1, 8, 3), start=2**63 - 9, **options))
+    for start in (2**63 - 8, [2**63 - 8]):
+        with pytest.raises(ValueError, match="positions must be less than"):
+            sample((1, 8, 3), start=start)
+    for dtype, largest in ((torch.float32, 2**63 - 1), (torch.complex64, 2**62 - 1)):
+        for seed in (7, [7]):
+            assert sample((1, 0), seed=seed, chunk_size=largest, dtype=dtype, device=device).shape == (1, 0)
+            with pytest.raises(ValueError, match="2\\*\\*63"):
+                sample((1, 0), seed=seed, chunk_size=largest + 1, dtype=dtype, device=device)
 
 
 def test_empty_batches_take_no_memory():

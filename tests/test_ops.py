@@ -187,6 +187,10 @@ def test_fill_and_autograd():
     assert x._version == 1
     with pytest.raises(RuntimeError, match="requires grad or has a tangent"):
         ops.fill_chunked_noise_(torch.zeros(2, 5, 3, requires_grad=True), seed=7, chunk_size=4, start=0)
+    parameter = torch.zeros(2, 5, 3, requires_grad=True)
+    with torch.no_grad():
+        ops.fill_chunked_noise_(parameter, seed=7, chunk_size=4, start=0)
+    assert_same_bits(parameter.detach(), x)
     w = torch.ones(2, 5, 3, requires_grad=True)
     product = w * x
     ops.fill_chunked_noise_(x, seed=8, chunk_size=4, start=0)
@@ -218,8 +222,10 @@ def test_errors_of_rows(seed, start, error, message):
 
 
 def test_chunk_index_of_the_operator():
-    with pytest.raises(IndexError, match="chunk index 2 is out of range"):
-        ops.padded_chunk(torch.ones(1, 6), 4, 2)
+    for length in (5, 6, 7, 8):
+        assert [chunk.shape for chunk in ops.padded_chunks(torch.ones(1, length), 4)] == [(1, 4)] * 2
+        with pytest.raises(IndexError, match="chunk index 2 is out of range"):
+            ops.padded_chunk(torch.ones(1, length), 4, 2)
     with pytest.raises(IndexError, match="chunk index -1"):
         ops.padded_chunk(torch.ones(1, 6), 4, -1)
     with pytest.raises(ValueError, match="chunk_size must be positive"):
@@ -270,6 +276,17 @@ def test_trace_follows_the_shape():
     for length in (1, 4, 6, 9):
         x = torch.ones(3, length, 3)
         assert_same_bits(traced(x), function(x))
+
+
+@pytest.mark.parametrize("options", [{"seed": torch.tensor(1)}, {"start": torch.tensor(1)}, {"out": torch.ones(2, 6)}])
+def test_trace_of_more_than_one_seed_and_start(options):
+    def function(x):
+        sizes = (x.shape[0], x.shape[1])
+        arguments = {"seed": 7, "chunk_size": 4, "device": x.device, "dtype": x.dtype, **options}
+        return x + chunked_noise.sample_chunked_noise(sizes, **arguments)
+
+    with pytest.raises(RuntimeError, match="records sample_chunked_noise only with one seed and start, without out"):
+        torch.jit.trace(function, torch.ones(2, 6))
 
 
 def test_make_fx_keeps_the_seed():

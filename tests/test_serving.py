@@ -134,6 +134,12 @@ def test_out(dtype, start):
             assert_same_bits(out, expected)
 
 
+def test_out_on_a_device_of_any_spelling():
+    for device in ("cpu", "cpu:0", torch.device("cpu", 0)):
+        out = sample_chunked_noise((3, 5, 2), seed=7, out=torch.empty(3, 5, 2), **{**OPTIONS, "device": device})
+        assert_same_bits(out, sample_chunked_noise((3, 5, 2), seed=7, **OPTIONS).contiguous())
+
+
 def test_out_rows_are_written():
     out = sample_chunked_noise((3, 5, 2), seed=7, out=torch.zeros(3, 5, 2), **OPTIONS)
     out[1].zero_()
@@ -204,6 +210,7 @@ def test_out_that_shares_memory_with_the_seeds():
         ({"seed": torch.zeros(2, dtype=torch.bool)}, TypeError, "seed must be an integer tensor, got Bool"),
         ({"seed": [1, 2.5]}, TypeError, "seed must be an integer, got 2.5"),
         ({"seed": "ab"}, TypeError, "seed must be an integer, got 'ab'"),
+        ({"seed": b"ab"}, TypeError, "seed must be an integer, got b'ab'"),
         ({"seed": {5, 9}}, TypeError, "seed must be an integer, got {"),
         ({"seed": {5: 1, 6: 2}}, TypeError, "seed must be an integer, got {5: 1, 6: 2}"),
         ({"seed": torch.tensor([1, 2]).to_sparse()}, ValueError, "seed must be strided"),
@@ -246,6 +253,7 @@ def test_errors_of_rows(change, error, message):
         ([0, 1], {"feature_shape": 5}, TypeError, "feature_shape must be a sequence"),
         ([0, 1], {"feature_shape": (-5,)}, ValueError, "negative size"),
         ([0, 1], {"dtype": torch.bool}, TypeError, "got Bool"),
+        ([0, 1], {"dtype": "float32"}, TypeError, "dtype must be a torch.dtype, got 'float32'"),
         ([0, 1], {"out": torch.zeros(2, 5)}, ValueError, r"out must have shape \(2, 3\)"),
         ([0, 1], {"out": torch.zeros(1, 3).expand(2, 3)}, ValueError, "must not overlap itself"),
     ],

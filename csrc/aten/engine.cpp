@@ -60,9 +60,6 @@ void fill_range(const at::Tensor& out, const Runs& runs, std::int64_t begin, std
 }  // namespace
 
 void fill(const at::Tensor& out, const Request& request) {
-  if (out.numel() == 0) {
-    return;
-  }
   const Request host = request.to(at::kCPU);
   const Runs& runs = host.runs;
   if (!out.device().is_cpu()) {

@@ -130,9 +130,6 @@ void check_walk(const Runs& runs) {
 }
 
 void fill_with(const Kernels& kernels, const at::Tensor& out, const Request& request) {
-  if (out.numel() == 0) {
-    return;
-  }
   const Request host = request.to(at::kCPU);
   Runs runs = host.runs;
   double stdv = 1;

@@ -220,9 +220,6 @@ std::string obstacle(const at::Tensor& out, const Runs& runs) {
 }  // namespace
 
 void fill(const at::Tensor& out, const Request& request) {
-  if (out.numel() == 0) {
-    return;
-  }
   const c10::cuda::CUDAGuard guard(out.device());
   const auto on_device = [](const at::Tensor& values) { return !values.defined() || values.is_cuda(); };
   TORCH_CHECK((on_device(request.seeds) && on_device(request.starts)) || !capturing(),

@@ -1,7 +1,7 @@
 // The seam between the operators and the engines.
 //
-// An engine is a function that fills a contiguous tensor with the noise of a request. The operators check arguments
-// once and hand every engine the same request.
+// An engine is a function that fills a contiguous tensor, which is not empty, with the noise of a request. The
+// operators check arguments once and hand every engine the same request.
 #pragma once
 
 #include <ATen/core/Tensor.h>

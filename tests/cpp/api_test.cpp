@@ -53,6 +53,8 @@ TEST(SampleChunkedNoise, RowsAndTokens) {
   auto out = at::zeros({2, 5, 3});
   fill_chunked_noise_(out, seeds, 8, starts);
   EXPECT_TRUE(at::equal(out, rows));
+  fill_chunked_noise_(out, 7, 8, /*start=*/21);
+  EXPECT_TRUE(at::equal(out, sample_chunked_noise({2, 5, 3}, 7, 8, at::kCPU, at::kFloat, 21)));
   EXPECT_THROW(fill_chunked_noise_(at::zeros({2, 5, 1}).expand({2, 5, 3}), 7, 8), c10::ValueError);
 }
 
@@ -104,6 +106,16 @@ TEST(PaddedChunks, ViewsAndCopies) {
   EXPECT_EQ(padded.unpad(padded.tensors[0]).size(1), 2);
 }
 
+TEST(PaddedChunks, Iterators) {
+  const auto chunks = padded_chunks(4, {at::zeros({1, 6})});
+  auto iterator = chunks.begin();
+  EXPECT_TRUE(iterator == chunks.begin());
+  EXPECT_FALSE(chunks.end() == iterator);
+  iterator++;
+  EXPECT_EQ((*iterator).begin, 4);
+  EXPECT_TRUE(++iterator == chunks.end());
+}
+
 TEST(PaddedChunks, Errors) {
   const auto x = at::zeros({1, 6});
   EXPECT_THROW(padded_chunks(0, {x}), c10::ValueError);
@@ -112,7 +124,10 @@ TEST(PaddedChunks, Errors) {
   EXPECT_THROW(padded_chunks(2, {x, at::zeros({1, 5})}), c10::ValueError);
   EXPECT_THROW(padded_chunks(4, {x})[2], c10::IndexError);
   EXPECT_THROW(padded_chunks(4, {x})[0].unpad(x), c10::ValueError);
+  EXPECT_THROW((PaddedChunk{4, 3, {}}.unpad(x)), c10::ValueError);
+  EXPECT_THROW((PaddedChunk{0, 7, {}}.unpad(x)), c10::ValueError);
   EXPECT_EQ(padded_chunks(4, {at::zeros({1, 0})}).size(), 0);
+  EXPECT_EQ(padded_chunks(4, {at::zeros({1, 8})}).size(), 2);
 }
 
 }  // namespace

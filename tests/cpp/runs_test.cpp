@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
 #include <vector>
+
+#include "ops/parallel.h"
 
 namespace chunked_noise {
 namespace {
@@ -74,6 +79,41 @@ TEST_P(RunsTest, SegmentsFollowTheDefinition) {
 INSTANTIATE_TEST_SUITE_P(Geometries, RunsTest,
                          ::testing::Combine(::testing::Values(1, 3), ::testing::Values(1, 2, 7, 8),
                                             ::testing::Values(1, 3, 4, 100), ::testing::Values(1, 2, 5)));
+
+TEST(Runs, NegativeStartsMeanTheFirstPosition) {
+  Runs runs;
+  runs.seed.value = 7;
+  runs.count = 1;
+  runs.length = 9;
+  runs.chunk_size = 4;
+  const auto expected = sources(runs, 0, runs.numel());
+  runs.start.value = -3;
+  const auto actual = sources(runs, 0, runs.numel());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_EQ(actual[i].chunk_seed, expected[i].chunk_seed);
+    EXPECT_EQ(actual[i].element, expected[i].element);
+  }
+}
+
+TEST(ParallelFor, CallsBodyOnEveryElementOnceAndThrowsWhatItThrows) {
+  for (const std::int64_t failing : {-1, 0, 500, 999}) {
+    std::vector<std::atomic<int>> calls(1000);
+    const auto body = [&](std::int64_t begin, std::int64_t end) {
+      if (begin <= failing && failing < end) {
+        throw std::out_of_range("body");
+      }
+      for (; begin < end; ++begin) {
+        ++calls[begin];
+      }
+    };
+    if (failing >= 0) {
+      EXPECT_THROW(parallel_for(0, 1000, 7, body), std::out_of_range);
+    } else {
+      parallel_for(0, 1000, 7, body);
+      EXPECT_EQ(std::count(calls.begin(), calls.end(), 1), 1000);
+    }
+  }
+}
 
 TEST(Runs, HugeChunkSize) {
   Runs runs;
