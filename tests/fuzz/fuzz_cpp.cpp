@@ -103,6 +103,12 @@ bool fits(at::IntArrayRef sizes, std::int64_t limit) {
   return product <= static_cast<double>(limit);
 }
 
+// Whether a start is so far into its chunk that the documented walk to it takes long. A position has few features here.
+bool is_far(const at::Tensor& starts, std::int64_t chunk_size) {
+  return chunk_size > 0 && starts.scalar_type() != at::kFloat &&
+         (starts.remainder(chunk_size) > (1 << 10)).any().item<bool>();
+}
+
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const auto bytes = [](const at::Tensor& tensor) {
     const auto plain = tensor.contiguous().resolve_conj();
@@ -150,7 +156,7 @@ void sample(Source& source) {
   const auto dtype = kDtypes[source.below(std::size(kDtypes))];
   const auto seed = source.many(shape.empty() ? 0 : shape[0]);
   const auto start = source.many(shape.empty() ? 0 : shape[0]);
-  if (!fits(shape, 1 << 20)) {
+  if (!fits(shape, 1 << 20) || is_far(start, chunk_size)) {
     return;  // allocating it is torch's business
   }
   const auto noise =
@@ -169,7 +175,7 @@ void gather(Source& source) {
   const auto chunk_size = source.integer(40);
   const auto features = source.shape(2);
   const auto dtype = kDtypes[source.below(std::size(kDtypes))];
-  if (!fits(features, 1 << 12)) {
+  if (!fits(features, 1 << 12) || is_far(positions, chunk_size)) {
     return;
   }
   const auto noise = chunked_noise::gather_chunked_noise(positions, seeds, chunk_size, features, dtype);
@@ -195,6 +201,9 @@ void fill(Source& source) {
   const auto rows = shape.empty() ? 0 : shape[0];
   const auto seed = source.many(rows);
   const auto start = source.many(rows);
+  if (is_far(start, chunk_size)) {
+    return;
+  }
   try {
     if (seed.dim() == 0 && start.dim() == 0) {
       chunked_noise::fill_chunked_noise_(out, static_cast<std::uint64_t>(seed.item<std::int64_t>()), chunk_size,
