@@ -44,7 +44,7 @@ def as_seed(value: Any, name: str = "seed") -> int:
 
 def as_sizes(value: Any, name: str) -> list[int]:
     """Returns a sequence of sizes as a list of ints."""
-    if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
+    if not isinstance(value, Iterable) or isinstance(value, bytes | bytearray | Mapping):
         raise TypeError(f"{name} must be a sequence of integers, got {value!r}")
     return [as_int64(size, f"a size in {name}") for size in value]
 
@@ -56,7 +56,7 @@ def as_one_or_many(value: Any, name: str, convert: Callable[[Any, str], int]) ->
     if isinstance(value, Tensor):
         return value
     is_array = getattr(value, "ndim", 0) > 0
-    if is_array or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
+    if is_array or (isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)):
         return torch.tensor([convert(item, name) for item in value], dtype=torch.int64, device="cpu")
     return convert(value, name)
 

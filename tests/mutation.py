@@ -234,7 +234,7 @@ MUTANTS = [
     ),
     Mutant(
         "chunked_noise/_arguments.py",
-        "isinstance(value, str | bytes)",
+        "isinstance(value, str | bytes | bytearray)",
         "isinstance(value, str)",
         "test_serving.py::test_errors_of_rows",
     ),

@@ -240,6 +240,7 @@ def test_no_integer(name, value):
         ((-(2**63), 8, 2), {}, ValueError, "negative size"),
         ((1, 8), {"chunk_size": 10**5000}, ValueError, "got one of 16610 bits"),
         (b"ab", {}, TypeError, "shape must be a sequence of integers, got b'ab'"),
+        (bytearray(b"ab"), {}, TypeError, "shape must be a sequence of integers, got bytearray"),
         ({1: 2, 3: 4}, {}, TypeError, "shape must be a sequence"),
         ((-1, 8), {}, ValueError, "negative size"),
         ((1, 8, -2), {}, ValueError, "negative size"),

@@ -211,6 +211,7 @@ def test_out_that_shares_memory_with_the_seeds():
         ({"seed": [1, 2.5]}, TypeError, "seed must be an integer, got 2.5"),
         ({"seed": "ab"}, TypeError, "seed must be an integer, got 'ab'"),
         ({"seed": b"ab"}, TypeError, "seed must be an integer, got b'ab'"),
+        ({"seed": bytearray(b"ab")}, TypeError, "seed must be an integer, got bytearray"),
         ({"seed": {5, 9}}, TypeError, "seed must be an integer, got {"),
         ({"seed": {5: 1, 6: 2}}, TypeError, "seed must be an integer, got {5: 1, 6: 2}"),
         ({"seed": torch.tensor([1, 2]).to_sparse()}, ValueError, "seed must be strided"),
