@@ -117,25 +117,18 @@ def sample_chunked_noise(
             raise RuntimeError("torch.jit.trace records sample_chunked_noise only with one seed and start, without out")
         return _sample_traced(shape, seeds, chunk_size, starts, device, dtype)
     sizes = as_sizes(shape, "shape")
-    ops = torch.ops.chunked_noise
-    noise: Tensor
+    overload = "default"
     if isinstance(seeds, Tensor) or isinstance(starts, Tensor):
+        overload = "rows"
         seeds, starts = as_tensor(seeds, starts), as_tensor(starts, seeds)
-        if out is None:
-            noise = ops.sample_chunked_noise.rows(
-                sizes, seed=seeds, chunk_size=chunk_size, start=starts, device=device, dtype=dtype
-            )
-            return noise
-        check_out(out, sizes, device, dtype)
-        ops.fill_chunked_noise_.rows(out, seed=seeds, chunk_size=chunk_size, start=starts)
-        return out
     if out is None:
-        noise = ops.sample_chunked_noise.default(
+        noise: Tensor = getattr(torch.ops.chunked_noise.sample_chunked_noise, overload)(
             sizes, seed=seeds, chunk_size=chunk_size, start=starts, device=device, dtype=dtype
         )
         return noise
     check_out(out, sizes, device, dtype)
-    ops.fill_chunked_noise_.default(out, seed=seeds, chunk_size=chunk_size, start=starts)
+    fill = getattr(torch.ops.chunked_noise.fill_chunked_noise_, overload)
+    fill(out, seed=seeds, chunk_size=chunk_size, start=starts)
     return out
 
 
