@@ -105,6 +105,7 @@ $(VENV)/.fuzz-tools: $(VENV)/.torch-$(KEY)
 	@touch $@
 
 fuzz-python: build $(VENV)/.fuzz-tools
+	mkdir -p tests/fuzz/corpus/python
 	$(BIN)/python tests/fuzz/fuzz_python.py tests/fuzz/corpus/python -max_total_time=$(FUZZ_SECONDS) -max_len=96 \
 		-rss_limit_mb=6000
 
@@ -112,6 +113,7 @@ fuzz-python: build $(VENV)/.fuzz-tools
 fuzz-cpp: $(VENV)/.test-tools
 	$(call cpp-build,build/fuzz,fuzz_cpp,-DCHUNKED_NOISE_FUZZ=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 		-DCMAKE_CXX_FLAGS="$(SANITIZE_FLAGS)")
+	mkdir -p tests/fuzz/corpus/cpp
 	ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz/fuzz_cpp tests/fuzz/corpus/cpp -max_total_time=$(FUZZ_SECONDS) \
 		-max_len=256 -rss_limit_mb=6000
 
@@ -121,7 +123,7 @@ $(VENV)/.coverage-tools: $(VENV)/.torch-$(KEY)
 
 # What all tests together execute of chunked_noise/ and csrc/, in processes that they start too. The C++ tests also run
 # at other CPU capabilities, and test the CUDA mapping with CMAKE_ARGS=-DCHUNKED_NOISE_CUDA_INCLUDES=...
-COVERAGE := $(CURDIR)/build/coverage
+COVERAGE := build/coverage
 COVERAGE_FLAGS := -O1 --coverage -fprofile-abs-path -fprofile-update=atomic
 coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
 	rm -rf $(COVERAGE)/site $(COVERAGE)/run
@@ -132,9 +134,9 @@ coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
 	$(call cpp-tests,$(COVERAGE)/cmake,$(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Coverage -DCMAKE_CXX_FLAGS="$(COVERAGE_FLAGS)")
 	for capability in avx2 default; do ATEN_CPU_CAPABILITY=$$capability \
 		$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore -R "api|engine" || exit; done
-	cd $(COVERAGE)/run && PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(COVERAGE)/site \
-		COVERAGE_FILE=$(COVERAGE)/run/python python -m coverage run --rcfile=$(CURDIR)/pyproject.toml \
-		-m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(PYTEST_ARGS)
+	PATH="$$(cd $(BIN) && pwd):$$PATH" && cd $(COVERAGE)/run && PYTHONPATH="$(CURDIR)/$(COVERAGE)/site" \
+		COVERAGE_FILE="$(CURDIR)/$(COVERAGE)/run/python" python -m coverage run --rcfile="$(CURDIR)/pyproject.toml" \
+		-m pytest -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" "$(CURDIR)/tests" $(PYTEST_ARGS)
 	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage combine --quiet
 	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage report
 	$(BIN)/gcovr --root . --filter csrc/ --exclude-noncode-lines --merge-lines --merge-mode-functions=separate build
