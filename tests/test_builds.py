@@ -145,6 +145,42 @@ def test_cuda_that_cannot_be_built_is_refused(tree):
     assert "Traceback" not in printed
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CHUNKED_NOISE_CUDA", "yes", "CHUNKED_NOISE_CUDA must be 0 or 1, got 'yes'"),
+        ("CHUNKED_NOISE_WERROR", "2", "CHUNKED_NOISE_WERROR must be 0 or 1, got '2'"),
+        ("CHUNKED_NOISE_CXXFLAGS", "-DX='", "CHUNKED_NOISE_CXXFLAGS cannot be split into flags: No closing quotation"),
+        ("CHUNKED_NOISE_LDFLAGS", '"', "CHUNKED_NOISE_LDFLAGS cannot be split into flags: No closing quotation"),
+    ],
+)
+def test_options_that_are_none(tree, name, value, message):
+    printed = setup(tree, "--version", check=False, **{name: value})
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_without_ninja_no_old_library_is_kept(tree, tmp_path):
+    """One that was built for another torch is newer than every source."""
+    package = tmp_path / "lib/chunked_noise"
+    (package / "lib").mkdir(parents=True)
+    (package / "lib/libchunked_noise.so").touch()
+    (package / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}").touch()
+    for source in (tree / "csrc").rglob("*.cpp"):
+        source.write_text("#error asked to compile\n")
+        os.utime(source, (0, 0))
+    prelude = "cpp_extension.is_ninja_available = lambda: False; cpp_extension.CUDA_HOME = None"
+    printed = setup(tree, "build_ext", "--build-lib", tmp_path / "lib", prelude=prelude, check=False)
+    assert "#error asked to compile" in printed
+    assert not (package / "build.json").exists()
+
+
+def test_make_deletes_nothing_outside_a_tree_with_a_space(tree):
+    printed = run("make", "--dry-run", "coverage", cwd=tree)
+    deleted = re.findall(r"^rm -rf (.*)", printed, re.MULTILINE)
+    assert deleted == ["build/coverage/site build/coverage/run"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
 def test_cmake_needs_no_python(tree, tmp_path):
