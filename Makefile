@@ -54,10 +54,12 @@ define cpp-build
 endef
 
 # $(call cpp-tests,build folder,arguments of CMake). The C++ tests find the GoogleTest of the system; without it they are
-# left out, and CMake says so.
+# left out, and CMake says so. Targets of which nothing would be left fail then.
+NO_TESTS := ignore
+sanitize valgrind: NO_TESTS := error
 define cpp-tests
 	$(call cpp-build,$(1),all,-DCHUNKED_NOISE_TESTS=ON $(2))
-	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=ignore
+	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=$(NO_TESTS)
 endef
 
 test-cpp: $(VENV)/.test-tools
@@ -94,7 +96,7 @@ valgrind: export ATEN_CPU_CAPABILITY = avx2
 VALGRIND := valgrind;--quiet;--error-exitcode=1;--suppressions=$(CURDIR)/tests/valgrind.supp
 valgrind: $(VENV)/.test-tools
 	$(call cpp-tests,build/valgrind,-DCMAKE_CXX_FLAGS=-g -DCMAKE_TEST_LAUNCHER="$(VALGRIND)")
-	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=ignore
+	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=error
 
 # Each for so long; what is found is written down, and the corpora grow.
 FUZZ_SECONDS ?= 1800
