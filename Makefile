@@ -54,10 +54,12 @@ define cpp-build
 endef
 
 # $(call cpp-tests,build folder,arguments of CMake). The C++ tests find the GoogleTest of the system; without it they are
-# left out, and CMake says so.
+# left out, and CMake says so. Targets of which nothing would be left fail then.
+NO_TESTS := ignore
+sanitize valgrind: NO_TESTS := error
 define cpp-tests
 	$(call cpp-build,$(1),all,-DCHUNKED_NOISE_TESTS=ON $(2))
-	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=ignore
+	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=$(NO_TESTS)
 endef
 
 test-cpp: $(VENV)/.test-tools
@@ -94,7 +96,7 @@ valgrind: export ATEN_CPU_CAPABILITY = avx2
 VALGRIND := valgrind;--quiet;--error-exitcode=1;--suppressions=$(CURDIR)/tests/valgrind.supp
 valgrind: $(VENV)/.test-tools
 	$(call cpp-tests,build/valgrind,-DCMAKE_CXX_FLAGS=-g -DCMAKE_TEST_LAUNCHER="$(VALGRIND)")
-	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=ignore
+	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=error
 
 # Each for so long; what is found is written down, and the corpora grow.
 FUZZ_SECONDS ?= 1800
@@ -105,6 +107,7 @@ $(VENV)/.fuzz-tools: $(VENV)/.torch-$(KEY)
 	@touch $@
 
 fuzz-python: build $(VENV)/.fuzz-tools
+	mkdir -p tests/fuzz/corpus/python
 	$(BIN)/python tests/fuzz/fuzz_python.py tests/fuzz/corpus/python -max_total_time=$(FUZZ_SECONDS) -max_len=96 \
 		-rss_limit_mb=6000
 
@@ -112,6 +115,7 @@ fuzz-python: build $(VENV)/.fuzz-tools
 fuzz-cpp: $(VENV)/.test-tools
 	$(call cpp-build,build/fuzz,fuzz_cpp,-DCHUNKED_NOISE_FUZZ=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 		-DCMAKE_CXX_FLAGS="$(SANITIZE_FLAGS)")
+	mkdir -p tests/fuzz/corpus/cpp
 	ASAN_OPTIONS=detect_leaks=0 build/fuzz/tests/fuzz/fuzz_cpp tests/fuzz/corpus/cpp -max_total_time=$(FUZZ_SECONDS) \
 		-max_len=256 -rss_limit_mb=6000
 
@@ -121,7 +125,7 @@ $(VENV)/.coverage-tools: $(VENV)/.torch-$(KEY)
 
 # What all tests together execute of chunked_noise/ and csrc/, in processes that they start too. The C++ tests also run
 # at other CPU capabilities, and test the CUDA mapping with CMAKE_ARGS=-DCHUNKED_NOISE_CUDA_INCLUDES=...
-COVERAGE := $(CURDIR)/build/coverage
+COVERAGE := build/coverage
 COVERAGE_FLAGS := -O1 --coverage -fprofile-abs-path -fprofile-update=atomic
 coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
 	rm -rf $(COVERAGE)/site $(COVERAGE)/run
@@ -132,9 +136,9 @@ coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
 	$(call cpp-tests,$(COVERAGE)/cmake,$(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Coverage -DCMAKE_CXX_FLAGS="$(COVERAGE_FLAGS)")
 	for capability in avx2 default; do ATEN_CPU_CAPABILITY=$$capability \
 		$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore -R "api|engine" || exit; done
-	cd $(COVERAGE)/run && PATH="$(abspath $(BIN)):$$PATH" PYTHONPATH=$(COVERAGE)/site \
-		COVERAGE_FILE=$(COVERAGE)/run/python python -m coverage run --rcfile=$(CURDIR)/pyproject.toml \
-		-m pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(PYTEST_ARGS)
+	PATH="$$(cd $(BIN) && pwd):$$PATH" && cd $(COVERAGE)/run && PYTHONPATH="$(CURDIR)/$(COVERAGE)/site" \
+		COVERAGE_FILE="$(CURDIR)/$(COVERAGE)/run/python" python -m coverage run --rcfile="$(CURDIR)/pyproject.toml" \
+		-m pytest -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" "$(CURDIR)/tests" $(PYTEST_ARGS)
 	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage combine --quiet
 	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage report
 	$(BIN)/gcovr --root . --filter csrc/ --exclude-noncode-lines --merge-lines --merge-mode-functions=separate build

@@ -35,8 +35,25 @@ TORCH_RELEASE = TORCH_VERSION.split("+")[0]
 if tuple(int(part) for part in TORCH_RELEASE.split(".")[:2]) < (2, 11):
     sys.exit(f"chunked_noise needs torch 2.11 or newer, and torch {TORCH_VERSION} is installed")
 
-CUDA_OPTION = os.environ.get("CHUNKED_NOISE_CUDA", "")
-WERROR = os.environ.get("CHUNKED_NOISE_WERROR", "0") == "1"
+
+def read_switch(name):
+    """Returns "0", "1" or, where nothing is asked for, ""."""
+    value = os.environ.get(name, "")
+    if value not in ("", "0", "1"):
+        sys.exit(f"{name} must be 0 or 1, got {value!r}")
+    return value
+
+
+def read_flags(name):
+    """Returns the flags of an option, split as a shell splits them."""
+    try:
+        return shlex.split(os.environ.get(name, ""))
+    except ValueError as error:
+        sys.exit(f"{name} cannot be split into flags: {error}, got {os.environ[name]!r}")
+
+
+CUDA_OPTION = read_switch("CHUNKED_NOISE_CUDA")
+WERROR = read_switch("CHUNKED_NOISE_WERROR") == "1"
 CUDA = CUDA_OPTION == "1" or (CUDA_OPTION != "0" and bool(torch.version.cuda and cpp_extension.CUDA_HOME))
 if CUDA and not (torch.version.cuda and cpp_extension.CUDA_HOME):
     sys.exit(
@@ -54,8 +71,8 @@ print(f"{cpp_extension.CUDA_HOME = }")
 CXX_FLAGS = ["-O3", "-g0", "-fvisibility=hidden", "-ffp-contract=off", f'-DCHUNKED_NOISE_VERSION="{VERSION}"']
 CXX_FLAGS += ["-Wall", "-Wextra", *(["-Werror"] if WERROR else [])]
 ADDED_FLAGS = os.environ.get("CHUNKED_NOISE_CXXFLAGS", "")
-CXX_FLAGS += shlex.split(ADDED_FLAGS)
-LINK_FLAGS = shlex.split(os.environ.get("CHUNKED_NOISE_LDFLAGS", ""))
+CXX_FLAGS += read_flags("CHUNKED_NOISE_CXXFLAGS")
+LINK_FLAGS = read_flags("CHUNKED_NOISE_LDFLAGS")
 
 
 class Build(cpp_extension.BuildExtension):
@@ -63,6 +80,9 @@ class Build(cpp_extension.BuildExtension):
 
     def finalize_options(self):
         super().finalize_options()
+        # Without ninja, a library that is newer than the sources would be kept, whatever torch and flags it was built
+        # with, and be recorded as built for this torch. Ninja compares the commands.
+        self.force = True
         # One place for the objects of every kind of install, so that a second build compiles only what has changed; and
         # another one for each set of added flags, so that sanitizers and coverage do not get into the normal objects.
         added = f"-{zlib.crc32(ADDED_FLAGS.encode()):08x}" if ADDED_FLAGS else ""

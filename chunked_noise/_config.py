@@ -40,4 +40,8 @@ def warm_up(device: torch.device | str) -> None:
     Example:
         >>> warm_up("cpu")
     """
-    library.warm_up(str(torch.device(device)))
+    device = torch.device(device)
+    torch.ops.chunked_noise.sample_chunked_noise.default(  # nothing, which a device that is not there refuses
+        [1, 0], seed=0, chunk_size=1, start=0, device=device, dtype=torch.float32
+    )
+    library.warm_up(str(device))

@@ -73,8 +73,8 @@ def padded_chunks(chunk_size: int, *tensors: Tensor) -> Iterator[PaddedChunk]:
         An iterator over the ceil(sequence / chunk_size) chunks, in order; none for an empty sequence.
 
     Raises:
-        ValueError: If `chunk_size` is not positive, no tensor is given, a tensor has fewer than 2 dimensions, or the
-            sequence lengths differ.
+        ValueError: If `chunk_size` is not positive, no tensor is given, a tensor has fewer than 2 dimensions or is
+            nested, or the sequence lengths differ.
         TypeError: If `chunk_size` is not an integer or an argument is not a tensor.
 
     Example:
@@ -93,6 +93,8 @@ def padded_chunks(chunk_size: int, *tensors: Tensor) -> Iterator[PaddedChunk]:
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"padded_chunks splits tensors, got {tensor!r} of type {type(tensor).__name__}")
+        if tensor.is_nested:
+            raise ValueError("a tensor must be strided, got a nested one")
         if tensor.dim() < 2:
             raise ValueError(
                 f"a tensor must have at least 2 dimensions (batch, sequence, ...), got shape {tuple(tensor.shape)}"

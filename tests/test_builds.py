@@ -81,12 +81,14 @@ def environment(tmp_path):
 def test_wheel_in_a_clean_environment_and_another_torch_there(tree, tmp_path):
     """A wheel works where there is only torch; under another torch it says so, and works again under its own."""
     run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", tmp_path, ".", cwd=tree)
+    version = (tree / "version.txt").read_text().strip()
     shutil.rmtree(tree)
     (wheel,) = tmp_path.glob("*.whl")
     venv.create(tmp_path / "clean", with_pip=True)
     python = tmp_path / "clean/bin/python"
     pip(python, f"torch=={torch.__version__}", "numpy")
-    assert "torch" not in pip(python, "--dry-run", wheel).replace("chunked_noise", "")  # it is not replaced
+    plan = run(python, "-m", "pip", "install", "--dry-run", wheel)
+    assert re.search(rf"Would install chunked.noise-{re.escape(version)}$", plan, re.MULTILINE)  # and no torch
     pip(python, wheel)
     assert "noise from" in run(python, "-c", SMOKE)
     assert "bitwise unchanged" in run(python, "-m", "chunked_noise", "demo", wheel.parent / "clean/pyvenv.cfg")
@@ -132,7 +134,7 @@ def test_an_editable_build_compiles_what_changed(environment, tree):
 def test_without_ninja_and_without_a_toolkit(tree, tmp_path):
     """Compiles one file after the other, and only the CPU engine, whatever torch is there."""
     prelude = "cpp_extension.is_ninja_available = lambda: False; cpp_extension.CUDA_HOME = None"
-    printed = setup(tree, "install_lib", "--install-dir", tmp_path / "site", prelude=prelude)
+    printed = setup(tree, "install_lib", "--install-dir", tmp_path / "site", prelude=prelude, CHUNKED_NOISE_CUDA="")
     assert "CUDA = False" in printed
     assert "other devices        aten" in run(
         sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1])\n" + SMOKE, tmp_path / "site"
@@ -143,6 +145,44 @@ def test_cuda_that_cannot_be_built_is_refused(tree):
     printed = setup(tree, "build_ext", prelude="cpp_extension.CUDA_HOME = None", check=False, CHUNKED_NOISE_CUDA="1")
     assert "CHUNKED_NOISE_CUDA=1 needs a CUDA toolkit and a CUDA torch" in printed
     assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CHUNKED_NOISE_CUDA", "yes", "CHUNKED_NOISE_CUDA must be 0 or 1, got 'yes'"),
+        ("CHUNKED_NOISE_WERROR", "2", "CHUNKED_NOISE_WERROR must be 0 or 1, got '2'"),
+        ("CHUNKED_NOISE_CXXFLAGS", "-DX='", "CHUNKED_NOISE_CXXFLAGS cannot be split into flags: No closing quotation"),
+        ("CHUNKED_NOISE_LDFLAGS", '"', "CHUNKED_NOISE_LDFLAGS cannot be split into flags: No closing quotation"),
+    ],
+)
+def test_options_that_are_none(tree, name, value, message):
+    printed = setup(tree, "--version", check=False, **{name: value})
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_without_ninja_no_old_library_is_kept(tree, tmp_path):
+    """One that was built for another torch is newer than every source."""
+    package = tmp_path / "lib/chunked_noise"
+    (package / "lib").mkdir(parents=True)
+    (package / "lib/libchunked_noise.so").touch()
+    (package / f"_C{sysconfig.get_config_var('EXT_SUFFIX')}").touch()
+    for source in (tree / "csrc").rglob("*.cpp"):
+        source.write_text("#error asked to compile\n")
+        os.utime(source, (0, 0))
+    prelude = "cpp_extension.is_ninja_available = lambda: False; cpp_extension.CUDA_HOME = None"
+    printed = setup(
+        tree, "build_ext", "--build-lib", tmp_path / "lib", prelude=prelude, check=False, CHUNKED_NOISE_CUDA=""
+    )
+    assert "#error asked to compile" in printed
+    assert not (package / "build.json").exists()
+
+
+def test_make_deletes_nothing_outside_a_tree_with_a_space(tree):
+    printed = run("make", "--dry-run", "coverage", cwd=tree)
+    deleted = re.findall(r"^rm -rf (.*)", printed, re.MULTILINE)
+    assert deleted == ["build/coverage/site build/coverage/run"]
 
 
 @pytest.mark.slow

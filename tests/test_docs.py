@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mutation
 import pytest
 from support import ROOT
 
@@ -103,3 +104,13 @@ def test_tables_of_promises_name_tests(page, minimum):
                 assert f"\ndef {name}(" in (ROOT / "tests" / file).read_text(), line
             count += 1
     assert count >= minimum
+
+
+def test_mutants_fit_the_sources():
+    """Each mutant changes one place, and names a test that is there; docs/trust.md has their number."""
+    for mutant in mutation.MUTANTS:
+        assert (ROOT / mutant.file).read_text().count(mutant.old) == 1, mutant
+        file, _, name = mutant.near.partition("::")
+        text = (ROOT / "tests" / (file if file.startswith("test_") else f"cpp/{file}.cpp")).read_text()
+        assert not name or f"\ndef {name}(" in text, mutant
+    assert f"puts {len(mutation.MUTANTS)} faults into the core" in (ROOT / "docs/trust.md").read_text()

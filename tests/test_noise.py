@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import DTYPES, assert_same_bits, run_python
 
-from chunked_noise import derive_chunk_seed, reference, sample_chunked_noise
+from chunked_noise import derive_chunk_seed, reference, sample_chunked_noise, warm_up
 
 dtypes = st.sampled_from(DTYPES)
 seeds = st.one_of(
@@ -276,6 +276,8 @@ def test_a_device_that_is_not_there(device):
     for seed in (7, [7]):
         with pytest.raises(NotImplementedError, match=f"^device {device} is not available in this build of torch$"):
             sample((1, 8), device=device, seed=seed)
+    with pytest.raises(RuntimeError, match=device):
+        warm_up(device)
 
 
 def test_deep_inside_a_huge_chunk():

@@ -172,6 +172,14 @@ def test_tensors_without_strides():
         list(padded_chunks(4, torch.ones(1, 6).to_sparse()))
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors(layout):
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(3, 3)], layout=layout)
+    with pytest.raises(ValueError, match="must be strided, got a nested one"):
+        padded_chunks(4, nested)
+
+
 @pytest.mark.parametrize("shape", [(1, 3), (1, 6), (4,), ()])
 def test_unpad_errors(shape):
     chunk = list(padded_chunks(4, torch.ones(1, 6)))[-1]

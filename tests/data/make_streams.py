@@ -65,7 +65,10 @@ def key(dtype: torch.dtype, name: str, shape: tuple[int, ...], chunk_size: int) 
         parts.append("-".join(platform.libc_ver()))
     else:
         capability = torch.backends.cpu.get_cpu_capability()
-        parts.append("default" if capability == "DEFAULT" else "avx2 and avx512")
+        if platform.machine() == "x86_64":
+            parts.append({"AVX2": "avx2 and avx512", "AVX512": "avx2 and avx512"}.get(capability, capability.lower()))
+        else:
+            parts.append(f"{platform.machine()} {capability.lower()}")
         if dtype in (torch.float16, torch.bfloat16):
             parts.append(half_variant())
     return ", ".join(parts)
