@@ -143,6 +143,11 @@ coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
 	COVERAGE_FILE=$(COVERAGE)/run/python $(BIN)/python -m coverage report
 	$(BIN)/gcovr --root . --filter csrc/ --exclude-noncode-lines --merge-lines --merge-mode-functions=separate build
 
+# With these, tests/test_evidence.py runs too.
+$(VENV)/.evidence-tools: $(VENV)/.torch-$(KEY) evidence/requirements.txt
+	$(BIN)/python -m pip install --quiet -r evidence/requirements.txt
+	@touch $@
+
 $(VENV)/.lint-tools: $(VENV)/.torch-$(KEY)
 	$(BIN)/python -m pip install --quiet "ruff==0.17.*" "mypy==2.*" "clang-format==23.*"
 	@touch $@

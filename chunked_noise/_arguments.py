@@ -1,7 +1,7 @@
 """Integers of any kind as Python integers; the other checks are in C++, where every caller meets them."""
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ def as_integer(value: Any, name: str) -> int:
     """Returns `value` as an int, by `operator.index`; a symbolic integer of a trace stays symbolic."""
     if type(value) is int or isinstance(value, torch.SymInt):
         return value  # type: ignore[return-value]
+    if isinstance(value, Tensor) and value.dtype == torch.uint64 and value.numel() == 1:
+        value = value.item()  # operator.index of a tensor goes by int64
     try:
         return int(operator.index(value))
     except TypeError:
@@ -44,9 +46,16 @@ def as_seed(value: Any, name: str = "seed") -> int:
 
 def as_sizes(value: Any, name: str) -> list[int]:
     """Returns a sequence of sizes as a list of ints."""
-    if not isinstance(value, Iterable) or isinstance(value, bytes | bytearray | Mapping):
+    if not isinstance(value, Iterable) or isinstance(value, bytes | bytearray | Mapping | Set):
         raise TypeError(f"{name} must be a sequence of integers, got {value!r}")
     return [as_int64(size, f"a size in {name}") for size in value]
+
+
+def as_device(value: Any) -> torch.device:
+    """Returns a device, or a string that names one, as a device."""
+    if not isinstance(value, torch.device | str):
+        raise TypeError(f"device must be a torch.device or a string, got {value!r}")
+    return torch.device(value)
 
 
 def as_one_or_many(value: Any, name: str, convert: Callable[[Any, str], int]) -> int | Tensor:

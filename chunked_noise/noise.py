@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from . import reference
-from ._arguments import as_int64, as_integer, as_one_or_many, as_seed, as_sizes, as_tensor, check_out, show
+from ._arguments import as_device, as_int64, as_integer, as_one_or_many, as_seed, as_sizes, as_tensor, check_out, show
 from ._load import library
 
 
@@ -91,6 +91,7 @@ def sample_chunked_noise(
             not one seed or start for each row, or `out` has another shape, dtype or device or overlaps itself. Nothing
             is written then.
         TypeError: If an integer is none, or `dtype` has no normal distribution.
+        RuntimeError: If the memory cannot be had. NotImplementedError is one that says that torch has no such device.
 
     Example:
         >>> options = {"chunk_size": 16, "device": "cpu", "dtype": torch.float32}
@@ -108,7 +109,7 @@ def sample_chunked_noise(
             return plain
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch.dtype, got {dtype!r}")
-    device = torch.device(device)
+    device = as_device(device)
     seeds = as_one_or_many(seed, "seed", as_seed)
     starts = as_one_or_many(start, "start", as_int64)
     chunk_size = as_int64(chunk_size, "chunk_size")
@@ -162,6 +163,7 @@ def gather_chunked_noise(
             meaning), the numbers of positions and seeds differ, `chunk_size` is not positive, or `out` has another
             shape, dtype or device or overlaps itself. Nothing is written then.
         TypeError: If positions or seeds are not integers, or `dtype` has no normal distribution.
+        RuntimeError: If the memory cannot be had.
 
     Example:
         >>> options = {"chunk_size": 16, "dtype": torch.float32}

@@ -240,6 +240,8 @@ def test_no_integer(name, value):
         ((-(2**63), 8, 2), {}, ValueError, "negative size"),
         ((1, 8), {"chunk_size": 10**5000}, ValueError, "got one of 16610 bits"),
         (b"ab", {}, TypeError, "shape must be a sequence of integers, got b'ab'"),
+        ({1, 4, 2}, {}, TypeError, "shape must be a sequence of integers, got {"),
+        ((1, 4, 2), {"device": None}, TypeError, "device must be a torch.device or a string, got None"),
         (bytearray(b"ab"), {}, TypeError, "shape must be a sequence of integers, got bytearray"),
         ({1: 2, 3: 4}, {}, TypeError, "shape must be a sequence"),
         ((-1, 8), {}, ValueError, "negative size"),

@@ -75,6 +75,7 @@ def test_no_integer(value):
     [
         (np.int64(5), 5),
         (np.uint64(2**63 + 1), 2**63 + 1),
+        (torch.tensor(2**63 + 1, dtype=torch.uint64), 2**63 + 1),
         (np.int32(-1), -1),
         (np.uint8(255), 255),
         (True, 1),

@@ -193,6 +193,20 @@ def test_errors_of_out(out, error, message, seed):
         assert not out.any()
 
 
+@pytest.mark.parametrize("seed", [7, [7, 8]], ids=str)
+def test_memory_that_was_taken_away(seed):
+    """As FSDP does with parameters; torch itself would write there."""
+    options = {"chunk_size": 4, "device": "cpu", "dtype": torch.float32}
+    out = torch.zeros(2, 8, 3)
+    out.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match=r"has less memory than its shape \[2, 8, 3\] needs: 0 of 192 bytes"):
+        sample_chunked_noise((2, 8, 3), seed=seed, out=out, **options)
+    seeds = torch.tensor([7, 8])
+    seeds.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="seed has less memory"):
+        sample_chunked_noise((2, 8, 3), seed=seeds, **options)
+
+
 def test_out_that_shares_memory_with_the_seeds():
     memory = torch.zeros(2, 8, 2, dtype=torch.float64)
     seeds = memory.view(torch.int64)[:, 0, 0]

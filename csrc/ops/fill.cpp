@@ -1,4 +1,5 @@
 // fill_chunked_noise_ around its engines: arguments become runs, and a tensor of any strides becomes a contiguous one.
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -83,7 +84,18 @@ bool overlaps_itself(const at::Tensor& tensor) {
   return false;
 }
 
+// Memory can be taken away from a tensor, as FSDP does, and torch itself does not look.
+void check_storage(const at::Tensor& tensor, const char* name) {
+  if (tensor.has_storage() && !tensor.is_meta() && !tensor.unsafeGetTensorImpl()->is_python_dispatch()) {
+    const auto needed =
+        at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(), tensor.storage_offset());
+    TORCH_CHECK_VALUE(tensor.storage().nbytes() >= needed, name, " has less memory than its shape ", tensor.sizes(),
+                      " needs: ", tensor.storage().nbytes(), " of ", needed, " bytes");
+  }
+}
+
 void check_memory(const at::Tensor& self) {
+  check_storage(self, "the tensor to fill");
   TORCH_CHECK_VALUE(!overlaps_itself(self), "the tensor to fill must not overlap itself, got shape ", self.sizes(),
                     " and strides ", self.strides());
 }
@@ -97,6 +109,7 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
 // thread may write to the caller's while we check and sort it.
 at::Tensor integers(const at::Tensor& self, const at::Tensor& values, const char* name) {
   check_per_row(values, self.sym_size(0), name);
+  check_storage(values, name);
   TORCH_CHECK_VALUE(!overlap(self, values), "the tensor to fill and ", name, " must not overlap");
   return values.to(at::kLong, /*non_blocking=*/false, /*copy=*/values.is_cpu()).contiguous();
 }

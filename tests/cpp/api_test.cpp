@@ -1,6 +1,7 @@
 // The C++ API as a C++ program uses it.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -22,6 +23,17 @@ TEST(SampleChunkedNoise, EqualsADrawForEveryChunk) {
       EXPECT_TRUE(at::equal(noise.narrow(1, 4 * chunk, length), drawn.narrow(1, 0, length).expand({2, length, 7})));
     }
   }
+}
+
+// The signature that C++ callers of the dispatcher write.
+TEST(SampleChunkedNoise, OperatorHasTheTypedSignature) {
+  const auto op =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("chunked_noise::sample_chunked_noise", "")
+          .typed<at::Tensor(c10::SymIntArrayRef, c10::SymInt, c10::SymInt, c10::SymInt, at::Device, at::ScalarType)>();
+  const std::vector<c10::SymInt> shape{1, 9, 3};
+  EXPECT_TRUE(at::equal(op.call(shape, -1, 4, 2, at::kCPU, at::kFloat),
+                        sample_chunked_noise({1, 9, 3}, ~std::uint64_t{0}, 4, at::kCPU, at::kFloat, 2)));
 }
 
 TEST(SampleChunkedNoise, Windows) {

@@ -162,9 +162,13 @@ def make_cuda_streams() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] not in ([], ["here"]):
+        sys.exit(__doc__)
     if len(sys.argv) == 1:
         make_cuda_streams()
-        for capability in ("default", "avx2", "avx512"):
+        capabilities = ["default", "avx2", "avx512"]
+        native = torch.backends.cpu.get_cpu_capability().lower()  # more would crash
+        for capability in capabilities[: capabilities.index(native) + 1] if native in capabilities else ["default"]:
             subprocess.run(
                 [sys.executable, __file__, "here"], env={**os.environ, "ATEN_CPU_CAPABILITY": capability}, check=True
             )
