@@ -301,7 +301,7 @@ def run(*command: str, timeout: float = 900, **environment: str) -> tuple[bool, 
             timeout=timeout,
         )
     except subprocess.TimeoutExpired:
-        return False, f"FAILED in more than {timeout:.0f} s"
+        return False, f"FAILED {timeout:.0f}-second-timeout"
     return result.returncode == 0, result.stdout
 
 
