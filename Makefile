@@ -57,9 +57,10 @@ endef
 # left out, and CMake says so. Targets of which nothing would be left fail then.
 NO_TESTS := ignore
 sanitize valgrind: NO_TESTS := error
+ctest = $(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=$(NO_TESTS)
 define cpp-tests
 	$(call cpp-build,$(1),all,-DCHUNKED_NOISE_TESTS=ON $(2))
-	$(BIN)/ctest --test-dir $(1) --output-on-failure --no-tests=$(NO_TESTS)
+	$(call ctest,$(1))
 endef
 
 test-cpp: $(VENV)/.test-tools
@@ -96,7 +97,7 @@ valgrind: export ATEN_CPU_CAPABILITY = avx2
 VALGRIND := valgrind;--quiet;--error-exitcode=1;--suppressions=$(CURDIR)/tests/valgrind.supp
 valgrind: $(VENV)/.test-tools
 	$(call cpp-tests,build/valgrind,-DCMAKE_CXX_FLAGS=-g -DCMAKE_TEST_LAUNCHER="$(VALGRIND)")
-	ATEN_CPU_CAPABILITY=default $(BIN)/ctest --test-dir build/valgrind --output-on-failure --no-tests=error
+	ATEN_CPU_CAPABILITY=default $(call ctest,build/valgrind)
 
 # Each for so long; what is found is written down, and the corpora grow.
 FUZZ_SECONDS ?= 1800
@@ -135,7 +136,7 @@ coverage: $(VENV)/.test-tools $(VENV)/.coverage-tools
 		$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --target $(COVERAGE)/site .
 	$(call cpp-tests,$(COVERAGE)/cmake,$(CMAKE_ARGS) -DCMAKE_BUILD_TYPE=Coverage -DCMAKE_CXX_FLAGS="$(COVERAGE_FLAGS)")
 	for capability in avx2 default; do ATEN_CPU_CAPABILITY=$$capability \
-		$(BIN)/ctest --test-dir $(COVERAGE)/cmake --output-on-failure --no-tests=ignore -R "api|engine" || exit; done
+		$(call ctest,$(COVERAGE)/cmake) -R "api|engine" || exit; done
 	PATH="$$(cd $(BIN) && pwd):$$PATH" && cd $(COVERAGE)/run && PYTHONPATH="$(CURDIR)/$(COVERAGE)/site" \
 		COVERAGE_FILE="$(CURDIR)/$(COVERAGE)/run/python" python -m coverage run --rcfile="$(CURDIR)/pyproject.toml" \
 		-m pytest -c "$(CURDIR)/pyproject.toml" --rootdir "$(CURDIR)" "$(CURDIR)/tests" $(PYTEST_ARGS)
