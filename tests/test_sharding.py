@@ -77,6 +77,7 @@ def work(rank, world, folder):
     try:
         for part in (context_parallel, data_parallel, dtensor):
             part(rank, world)
+        dist.barrier()  # no process takes its connections away from one that still works
     finally:
         dist.destroy_process_group()
 
